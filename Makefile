@@ -1,0 +1,72 @@
+# Everything runs in .venv, which the first target that needs it creates. pip takes its settings
+# (index, constraints, local wheels) from the environment and its own configuration files, as always.
+#
+#   make demo                          watch a two-minute video and ask about it
+#   make demo VIDEO=my.mp4 QUESTION="what is on the table?" MODEL=path/or/name
+#   make test                          set up and run the tests
+#   make test ARGS="-k cache"          ... some of them
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+BIN    := $(VENV)/bin
+
+# One process rarely owns the whole machine: threads that wait must sleep, not spin.
+export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 0
+# Nothing here needs a model hub.
+export HF_HUB_OFFLINE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types presets wheel check clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.installed  ## render a video (or take VIDEO=... QUESTION=...), watch it, ask about it
+	@$(BIN)/python -m demos.quickstart \
+	    $${VIDEO:+"$$VIDEO"} $${QUESTION:+"$$QUESTION"} $${MODEL:+--model "$$MODEL"}
+
+test: $(VENV)/.installed-dev  ## run the tests (ARGS="-k name" for some of them)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev  ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev  ## repair style and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev  ## check types
+	$(BIN)/mypy
+
+presets: $(VENV)/.installed  ## write every field and its comment into configs/*.yaml again
+	@for file in configs/*.yaml; do \
+	    $(BIN)/hermes-like config --no-env --preset "$$file" > "$$file.new" \
+	        && mv "$$file.new" "$$file" || exit 1; \
+	done
+
+wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+check: lint types test  ## lint, types and tests
+
+clean:  ## remove what the targets above made, .venv included
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "hermes-like needs Python 3.11 or newer; try: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One resolve each, so that torch is chosen together with everything else.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --progress-bar off -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --progress-bar off -e ".[dev]"
+	@touch $(VENV)/.installed $@

@@ -1,0 +1,79 @@
+"""Long KV memory for video language models: a stream goes in, answers come back with evidence.
+
+Importing this package is cheap: each public name loads its module on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_like.config import HermesConfig
+    from hermes_like.errors import (
+        BudgetError,
+        ConfigError,
+        HermesError,
+        ModelError,
+        ModelNotFoundError,
+        SessionStateError,
+        SourceError,
+        SourceOpenError,
+        SourceStalledError,
+    )
+    from hermes_like.models import load_model
+    from hermes_like.presets import load_config, preset_names
+    from hermes_like.records import Answer, Evidence, Frame, SessionStats
+    from hermes_like.session import StreamSession
+    from hermes_like.sources import open_source
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "BudgetError",
+    "ConfigError",
+    "Evidence",
+    "Frame",
+    "HermesConfig",
+    "HermesError",
+    "ModelError",
+    "ModelNotFoundError",
+    "SessionStateError",
+    "SessionStats",
+    "SourceError",
+    "SourceOpenError",
+    "SourceStalledError",
+    "StreamSession",
+    "__version__",
+    "load_config",
+    "load_model",
+    "open_source",
+    "preset_names",
+]
+
+_MODULES = {
+    "Answer": "records",
+    "Evidence": "records",
+    "Frame": "records",
+    "HermesConfig": "config",
+    "SessionStats": "records",
+    "StreamSession": "session",
+    "load_config": "presets",
+    "load_model": "models",
+    "open_source": "sources",
+    "preset_names": "presets",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}")
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

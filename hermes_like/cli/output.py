@@ -1,0 +1,67 @@
+"""Answers and times as text for people and as JSON for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from hermes_like.records import Answer, Evidence
+
+
+def clock(seconds: float) -> str:
+    """Stream time as ``1:23``, or ``1:02:03`` from an hour on; tenths where they matter."""
+    tenths = round(seconds * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{hours}:{minutes:02d}:" if hours else f"{minutes}:"
+    return f"{text}{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")
+
+
+def size(num_bytes: int) -> str:
+    """Bytes as a short text, in powers of 1024."""
+    value = float(num_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def answer_json(answer: Answer) -> str:
+    """One line: every field of the answer, times in ISO 8601."""
+    return json.dumps(dataclasses.asdict(answer), default=_encode, ensure_ascii=False)
+
+
+def print_answer(answer: Answer, *, as_json: bool) -> None:
+    """Write an answer to stdout."""
+    if as_json:
+        typer.echo(answer_json(answer))
+        return
+    typer.echo(f"{clock(answer.asked_at_s):>7}  Q  {answer.question}")
+    speed = f"{answer.ttft_s:.2f} s to the first word"
+    status = "" if answer.status == "ok" else f", {answer.status.replace('_', ' ')}"
+    typer.echo(f"         A  {answer.text}  ({speed}{status})")
+    if answer.evidence:
+        typer.echo(f"            seen at {', '.join(map(_span, answer.evidence))}")
+    for missing in answer.missing:
+        span = f"{clock(missing.start_s)}-{clock(missing.end_s)}"
+        typer.echo(f"            not consulted: {span} ({missing.reason})")
+    for note in answer.notes:
+        typer.echo(f"            note: {note}")
+
+
+def _span(evidence: Evidence) -> str:
+    text = f"{clock(evidence.start_s)}-{clock(evidence.end_s)} ({evidence.score:.0%})"
+    if evidence.wall_time is not None:
+        text += f" on {evidence.wall_time.isoformat(sep=' ', timespec='seconds')}"
+    return text
+
+
+def _encode(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"expected something that JSON can hold, got {type(value).__name__}")

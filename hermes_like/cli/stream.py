@@ -1,0 +1,82 @@
+"""Watching a video from the command line: open everything, show progress, hand over frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from tqdm import tqdm
+
+from hermes_like.config import HermesConfig
+from hermes_like.records import Frame
+
+if TYPE_CHECKING:
+    from hermes_like.session import StreamSession
+
+
+@contextmanager
+def watching(
+    video: str, config: HermesConfig, *, show_progress: bool | None = None
+) -> Iterator[tuple[StreamSession, Iterator[Frame]]]:
+    """Open a video and a session on it.
+
+    Args:
+        video: What the user named.
+        config: The whole configuration.
+        show_progress: Progress bar on stderr; None: if stderr is a terminal.
+
+    Yields:
+        The session, and the sampled frames still to be observed.
+    """
+    from hermes_like.frames import sampled
+    from hermes_like.models import load_model
+    from hermes_like.session import StreamSession
+    from hermes_like.sources import open_source
+
+    with open_source(video, config.source) as source:
+        model = load_model(config.model)
+        with (
+            StreamSession(model, config, name=Path(video).name) as session,
+            sampled(source, config.source) as feed,
+        ):
+            yield session, _with_progress(feed, source.duration_s, show_progress)
+            for warning in source.warnings:
+                typer.echo(f"warning: {warning}", err=True)
+
+
+def observe_all(
+    session: StreamSession,
+    frames: Iterator[Frame],
+    before: Callable[[Frame], None] = lambda frame: None,
+    after: Callable[[Frame], None] = lambda frame: None,
+) -> None:
+    """Show every frame to the session, with a call before and after each."""
+    for frame in frames:
+        before(frame)
+        session.observe(frame)
+        after(frame)
+
+
+def _with_progress(
+    frames: Iterator[Frame], duration_s: float | None, show: bool | None
+) -> Iterator[Frame]:
+    disable = None if show is None else not show
+    layout = (
+        "{desc}: {percentage:3.0f}% |{bar:30}| {n:.0f}/{total:.0f} s of video{postfix} [{elapsed}]"
+    )
+    with tqdm(
+        total=duration_s,
+        desc="watching",
+        unit="s",
+        disable=disable,
+        bar_format=layout if duration_s else None,
+        leave=False,
+    ) as bar:
+        for count, frame in enumerate(frames, start=1):
+            yield frame
+            bar.n = min(frame.pts_s, duration_s) if duration_s else frame.pts_s
+            bar.set_postfix_str(f"{count} frames", refresh=False)
+            bar.update(0)

@@ -1,0 +1,166 @@
+"""What can be configured: frozen models, one per station. Reading files is ``presets.py``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Station(BaseModel):
+    """Base of all station configurations: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ModelConfig(Station):
+    """Which base model answers, and where it runs."""
+
+    name: str = Field(
+        "sprites",
+        description="sprites | random:<shape> | local folder | Hugging Face name",
+    )
+    revision: str | None = Field(None, description="branch, tag or commit of a hub model")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="auto: float32 on a CPU, bfloat16 on an accelerator"
+    )
+    device: str = Field("auto", description="auto | cpu | cuda | cuda:1 | mps")
+
+
+class SourceConfig(Station):
+    """How pixels become frames."""
+
+    reader: Literal["auto", "pyav", "decord", "opencv"] = Field(
+        "auto", description="auto: PyAV, then the others where PyAV cannot open the file"
+    )
+    sample_fps: float | None = Field(
+        1.0, gt=0, le=1000, description="frames per second of stream time; null: every frame"
+    )
+    skip_duplicates: bool = Field(False, description="leave out frames nearly equal to the last")
+    duplicate_threshold: float = Field(
+        2.0,
+        ge=0,
+        le=255,
+        description="mean absolute difference in grey levels that counts as equal",
+    )
+    read_ahead_frames: int = Field(8, ge=1, le=1024, description="bound of the decoded queue")
+    watchdog_s: float | None = Field(
+        None,
+        gt=0,
+        description="decode in a child process that is killed after this many silent seconds",
+    )
+    start_time: datetime | None = Field(
+        None, description="wall time of stream second 0, ISO 8601 with an offset"
+    )
+
+    @model_validator(mode="after")
+    def _start_time_has_an_offset(self) -> SourceConfig:
+        if self.start_time is not None and self.start_time.tzinfo is None:
+            raise ValueError(
+                "start_time: expected an ISO 8601 time with an offset, got a naive one"
+            )
+        return self
+
+
+class MemoryConfig(Station):
+    """What the device holds and how positions are given."""
+
+    device_tokens: int = Field(
+        256, ge=16, description="most slots any layer ever holds, question and answer included"
+    )
+    segment_frames: int = Field(
+        4, ge=1, le=1024, description="frames per segment; compaction runs at the end of each"
+    )
+    prefill_frames: int = Field(
+        1, ge=1, le=1024, description="frames prefilled in one forward pass; at most segment_frames"
+    )
+    protected_frames: int = Field(
+        0, ge=0, description="newest frames that compaction must keep whole (short-term window)"
+    )
+    question_tokens: int = Field(
+        32, ge=1, description="slots kept free for a question with its template"
+    )
+    history_tokens: int = Field(
+        64, ge=0, description="slots kept free for earlier turns of the conversation"
+    )
+    answer_tokens: int = Field(16, ge=1, description="slots kept free for an answer")
+    positions: Literal["right_aligned", "global", "released"] = Field(
+        "right_aligned", description="how kept tokens get positions"
+    )
+    reindex: Literal["lazy", "eager"] = Field(
+        "lazy", description="global and released: re-index near the model's limit, or every time"
+    )
+    reindex_margin: int = Field(
+        1024, ge=0, description="lazy: re-index when a position passes the model's limit less this"
+    )
+
+    @model_validator(mode="after")
+    def _frames_fit(self) -> MemoryConfig:
+        if self.segment_frames % self.prefill_frames:
+            raise ValueError(
+                f"prefill_frames: expected a divisor of segment_frames ({self.segment_frames}), "
+                f"got {self.prefill_frames}"
+            )
+        return self
+
+
+class PolicyConfig(Station):
+    """How mid-term memory chooses what to keep. Fields that a policy does not use are ignored."""
+
+    name: str = Field("hermes", description="full | window | sink_window | uniform | hermes | ...")
+    seed: int = Field(0, description="uniform: seed of the random priorities")
+    sink_frames: int = Field(1, ge=0, description="sink_window: first frames that always stay")
+    attention: Literal["true", "embedding"] = Field(
+        "true", description="hermes: real attention mass, or the released code's shortcut"
+    )
+    guidance: Literal["joint", "separate"] = Field(
+        "joint", description="hermes: one guidance pass for all bands, or one per prompt"
+    )
+    recency_weight: float = Field(
+        0.75, ge=0, le=1, description="hermes: weight at the first middle layer"
+    )
+    recency_weight_drop: float = Field(
+        0.6, ge=0, le=1, description="hermes: fall over the middle band"
+    )
+    recency_rate: float = Field(20.0, ge=0, description="hermes: decay over normalised age")
+    recency_rate_drop: float = Field(12.0, ge=0, description="hermes: fall over the middle band")
+    smoothing: tuple[float, float, float] = Field(
+        (0.1, 0.3, 0.4), description="hermes: weight of the deeper layer, for shallow, middle, deep"
+    )
+    smoothing_recursive: bool = Field(True, description="hermes: blend already smoothed scores")
+    smoothing_alignment: Literal["identity", "index"] = Field(
+        "identity", description="hermes: pair tokens of two layers by provenance or by cache index"
+    )
+    summary: Literal["none", "appended", "weighted"] = Field(
+        "weighted", description="hermes: one slot of deep layers that stands for what was dropped"
+    )
+    frame_quota: int = Field(
+        1, ge=0, description="hermes: tokens every frame keeps before the rest is chosen by score"
+    )
+
+
+class AnswerConfig(Station):
+    """How answers are generated and what evidence is reported."""
+
+    max_tokens: int | None = Field(
+        None, ge=1, description="most generated tokens; null: memory.answer_tokens"
+    )
+    min_tokens: int = Field(0, ge=0, description="end-of-answer is not allowed before this many")
+    temperature: float = Field(0.0, ge=0, le=10, description="0: greedy")
+    top_p: float = Field(1.0, gt=0, le=1)
+    repetition_penalty: float = Field(1.0, gt=0, le=10)
+    stop: tuple[str, ...] = Field((), description="texts that end the answer and are cut off")
+    seed: int = Field(0, description="seed of sampling; every question starts from it")
+    evidence_spans: int = Field(3, ge=0, description="most spans reported with an answer")
+    keep_conversation: bool = Field(True, description="later questions see earlier turns")
+
+
+class HermesConfig(Station):
+    """The whole configuration. Every field has a default, so a preset may be partial."""
+
+    model: ModelConfig = ModelConfig()
+    source: SourceConfig = SourceConfig()
+    memory: MemoryConfig = MemoryConfig()
+    policy: PolicyConfig = PolicyConfig()
+    answer: AnswerConfig = AnswerConfig()

@@ -1,0 +1,1 @@
+"""The memory on the device: cache, positions, compaction. Not pluggable; see ``policies/``."""

@@ -1,0 +1,120 @@
+"""The attention of the decoder over a hierarchical cache, and the probe that reads its mass.
+
+Registered with transformers' attention interface *without* a mask function: then no mask is built
+there, and layers may hold different numbers of tokens. Every cached token is visible to every new
+one; new tokens are causal among themselves.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from hermes_like.memory.rotation import rotate
+
+if TYPE_CHECKING:
+    from hermes_like.memory.cache import Step
+
+ATTENTION_NAME = "hermes_like"
+
+
+class AttentionProbe:
+    """Collects the attention of a few query rows on all keys, never the whole matrix.
+
+    Args:
+        rows: Query rows to read, as indices into the new tokens; None: the last one only.
+        heads: Query heads by layer; None: all heads of all layers.
+
+    Attributes:
+        mass: Layer to ``[rows, keys]`` float32, the mean over heads of softmax probabilities.
+    """
+
+    def __init__(
+        self, rows: Tensor | None = None, heads: dict[int, tuple[int, ...]] | None = None
+    ) -> None:
+        self.rows = rows
+        self.heads = heads
+        self.mass: dict[int, Tensor] = {}
+
+    def add(self, layer_index: int, query: Tensor, key: Tensor, scaling: float) -> None:
+        """Read one layer: ``query [1, heads, nq, d]``, ``key [1, kv_heads, nk, d]``, both rotated."""
+        if self.heads is not None and layer_index not in self.heads:
+            return
+        num_queries, num_keys = query.shape[2], key.shape[2]
+        rows = self.rows
+        if rows is None:
+            rows = torch.tensor([num_queries - 1], device=query.device)
+        wanted = None if self.heads is None else list(self.heads[layer_index])
+        groups = query.shape[1] // key.shape[1]
+        q = query[0][:, rows] if wanted is None else query[0][wanted][:, rows]
+        kv_heads = [h // groups for h in (wanted if wanted is not None else range(query.shape[1]))]
+        k = key[0][kv_heads]
+        logits = (q.float() @ k.float().transpose(1, 2)) * scaling
+        visible = (
+            torch.arange(num_keys, device=query.device) <= (rows + num_keys - num_queries)[:, None]
+        )
+        logits = logits.masked_fill(~visible, float("-inf"))
+        self.mass[layer_index] = logits.softmax(-1).mean(0)
+
+
+def stream_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    step: Step | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention function in the shape transformers calls.
+
+    Args:
+        module: The attention module; its ``layer_idx`` says which layer this is.
+        query: ``[1, heads, nq, head_dim]``, un-rotated when ``step`` is given.
+        key: ``[1, kv_heads, nk, head_dim]`` rotated.
+        value: ``[1, kv_heads, nk, head_dim]``.
+        attention_mask: Not used; causality follows from the shapes.
+        scaling: Factor on the logits.
+        dropout: Not used at inference.
+        step: The cache's open step; None: plain causal attention of an ordinary forward.
+
+    Returns:
+        ``[1, nq, heads, head_dim]`` and None.
+    """
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if step is not None:
+        layer_index = int(module.layer_idx)  # type: ignore[arg-type]
+        query = rotate(query, step.rotations[layer_index])
+        if step.probe is not None:
+            step.probe.add(layer_index, query, key, scale)
+    num_queries, num_keys = query.shape[2], key.shape[2]
+    mask = None
+    if 1 < num_queries < num_keys:
+        mask = _lower_right(num_queries, num_keys, query.device)
+    out = F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=num_queries == num_keys and num_queries > 1,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return out.transpose(1, 2).contiguous(), None
+
+
+@lru_cache(maxsize=64)
+def _lower_right(num_queries: int, num_keys: int, device: torch.device) -> Tensor:
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+    return ones.tril(num_keys - num_queries)
+
+
+AttentionInterface.register(ATTENTION_NAME, stream_attention)

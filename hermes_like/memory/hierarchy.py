@@ -1,0 +1,288 @@
+"""The memory of one stream on the device: prefix, short-term and mid-term tokens, and their order.
+
+It knows the adapter, a policy and the budget. It does not know sources, questions or sessions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from hermes_like.config import MemoryConfig
+from hermes_like.memory import provenance
+from hermes_like.memory.attention import AttentionProbe
+from hermes_like.memory.budget import Budget, plan_budget
+from hermes_like.memory.cache import HierarchicalCache, LayerSlots
+from hermes_like.memory.compaction import Compactor
+from hermes_like.memory.positions import SCHEMES
+from hermes_like.memory.provenance import FrameRecord, FrameTable
+from hermes_like.memory.rotation import rotate
+from hermes_like.memory.scoring import embedding_mass, guidance_passes, true_mass
+from hermes_like.models.base import ModelAdapter
+from hermes_like.policies.base import Guidance, RetentionPolicy
+from hermes_like.records import LayerStats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KVBlock:
+    """Keys and values of consecutive tokens in one decoder layer, ready to be stored.
+
+    Attributes:
+        raw_keys: ``[kv_heads, tokens, head_dim]`` un-rotated keys.
+        values: ``[kv_heads, tokens, head_dim]``.
+        ids: int64 ``[tokens]`` provenance.
+    """
+
+    raw_keys: Tensor
+    values: Tensor
+    ids: Tensor
+
+
+@dataclass(slots=True)
+class MemoryClock:
+    """Seconds spent per kind of work."""
+
+    prefill_s: float = 0.0
+    scoring_s: float = 0.0
+    compaction_s: float = 0.0
+    _device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        """Add the duration of a block to one of the counters; waits for the device."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
+            setattr(self, name, getattr(self, name) + time.perf_counter() - start)
+
+
+class DeviceMemory:
+    """Cache, policy and positions of one stream.
+
+    Args:
+        adapter: The base model.
+        policy: Gives scores and the selection spec.
+        config: Budgets and the position scheme.
+        budget: Planned budget; None: derived from ``config.device_tokens``.
+
+    Raises:
+        BudgetError: ``device_tokens`` does not leave room for one frame.
+    """
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        policy: RetentionPolicy,
+        config: MemoryConfig,
+        budget: Budget | None = None,
+    ) -> None:
+        self.adapter, self.policy, self.config = adapter, policy, config
+        self.tokens_per_frame = adapter.dims.tokens_per_frame
+        prefix = adapter.prefix_ids()
+        self._guidance = self._guidance_ids() if policy.attention != "none" else None
+        self.budget = budget or plan_budget(
+            config,
+            unlimited=policy.selection.unlimited,
+            tokens_per_frame=self.tokens_per_frame,
+            prefix_tokens=len(prefix),
+            video_end_tokens=int(adapter.video_end().shape[0]),
+            guidance_tokens=len(self._guidance["mixed"]) if self._guidance else 0,
+        )
+        self.cache = HierarchicalCache(adapter.dims, adapter.rotary, self.budget.device_tokens)
+        self.scheme = SCHEMES[config.positions](config, adapter.dims.max_positions)
+        self.compactor = Compactor(
+            self.cache,
+            policy,
+            self.scheme,
+            num_prefix=len(prefix),
+            tokens_per_frame=self.tokens_per_frame,
+            budget_tokens=self.budget.resident_tokens or 0,
+            protected_frames=config.protected_frames,
+        )
+        self.frames = FrameTable()
+        self.clock = MemoryClock(_device=adapter.dims.device)
+        self.num_frames = 0
+        self.num_compactions = 0
+        self._first_short_frame = 0
+        self._prefill_prefix(prefix)
+
+    def _guidance_ids(self) -> dict[Guidance, list[int]]:
+        local, overall = (self.adapter.encode_text(p) for p in self.adapter.guidance_prompts)
+        separator = self.adapter.encode_text(self.adapter.guidance_separator)
+        return {"local": local, "global": overall, "mixed": local + separator + overall}
+
+    def _prefill_prefix(self, ids: Sequence[int]) -> None:
+        if ids:
+            device = self.adapter.dims.device
+            self.extend(
+                self.cache, self.adapter.embed_text(ids), provenance.prefix_ids(len(ids), device)
+            )
+            self.scheme.advance(len(ids))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def extend(
+        self,
+        cache: HierarchicalCache,
+        embeds: Tensor,
+        ids: Tensor,
+        *,
+        probe: AttentionProbe | None = None,
+        logits: bool = False,
+    ) -> Tensor:
+        """Run new tokens through the decoder, behind what ``cache`` holds.
+
+        Args:
+            cache: The stream's cache or a fork of it.
+            embeds: ``[n, hidden]``.
+            ids: int64 ``[n]`` provenance.
+            probe: Reads attention during the pass.
+            logits: Whether logits of the last token are wanted.
+
+        Returns:
+            ``[vocab]`` logits or an empty tensor.
+        """
+        starts = self.scheme.starts([slots.positions for slots in cache.layers])
+        offsets = torch.arange(embeds.shape[0], device=embeds.device)
+        shared = {start: offsets + start for start in set(starts)}
+        with cache.step([shared[s] for s in starts], ids, probe):
+            return self.adapter.forward(embeds, cache, logits=logits)
+
+    def append_frames(
+        self,
+        vision_tokens: Tensor,
+        records: Sequence[FrameRecord],
+        *,
+        cache: HierarchicalCache | None = None,
+    ) -> None:
+        """Prefill vision tokens of consecutive new frames.
+
+        Args:
+            vision_tokens: ``[frames, tokens_per_frame, hidden]``.
+            records: One per frame.
+            cache: A fork, to see frames without remembering them; None: the stream's cache.
+        """
+        count = vision_tokens.shape[0]
+        device = self.adapter.dims.device
+        ids = provenance.frame_ids(self.num_frames, count, self.tokens_per_frame, device)
+        target = self.cache if cache is None else cache
+        with self.clock.measure("prefill_s"):
+            self.extend(target, vision_tokens.flatten(0, 1), ids)
+        if cache is not None:
+            return
+        for offset, record in enumerate(records):
+            self.frames.add(self.num_frames + offset, record)
+        self.num_frames += count
+        self.scheme.advance(max(int(s.positions.max()) for s in self.cache.layers) + 1)
+
+    def compact(self) -> bool:
+        """Bring every layer back under the budget; returns whether anything was done."""
+        if self.budget.resident_tokens is None or not self.compactor.is_due:
+            return False
+        masses = self.masses()
+        with self.clock.measure("compaction_s"):
+            self.compactor.run(masses)
+            self._first_short_frame = max(0, self.num_frames - self.config.protected_frames)
+            self.frames.prune(sorted(self.resident_frames()))
+        self.num_compactions += 1
+        return True
+
+    def masses(self) -> list[Tensor] | None:
+        """Attention mass of the guidance prompts per layer, if the policy wants it."""
+        if self._guidance is None:
+            return None
+        passes = guidance_passes(self._guidance, is_joint=self.policy.joint_guidance)
+        measure = true_mass if self.policy.attention == "true" else embedding_mass
+        starts = self.scheme.starts([slots.positions for slots in self.cache.layers])
+        with self.clock.measure("scoring_s"):
+            return measure(
+                self.cache,
+                self.adapter,
+                passes,
+                self.compactor.bands,
+                starts,
+                self.compactor.num_prefix,
+            )
+
+    def release(self) -> None:
+        """Give all slots back; the memory is of no use afterwards."""
+        for slots in self.cache.layers:
+            slots.release()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def resident_frames(self) -> set[int]:
+        """Frames with at least one token in at least one layer."""
+        found: set[int] = set()
+        for slots in self.cache.layers:
+            frames = provenance.frames_of(slots.ids, self.tokens_per_frame)
+            found.update(torch.unique(frames[frames >= 0]).tolist())
+        return found
+
+    def block(self, layer: int, first_frame: int, num_frames: int) -> KVBlock:
+        """Keys and values of consecutive frames that are whole in a layer, copied."""
+        slots: LayerSlots = self.cache.layers[layer]
+        start = first_frame * self.tokens_per_frame
+        end = start + num_frames * self.tokens_per_frame
+        chosen = (slots.ids >= start) & (slots.ids < end)
+        return KVBlock(slots.raw_keys[0, :, chosen], slots.values[0, :, chosen], slots.ids[chosen])
+
+    def layer_stats(self) -> tuple[LayerStats, ...]:
+        """What each layer holds."""
+        return tuple(self._layer_stats(layer) for layer in range(self.adapter.dims.num_layers))
+
+    def _layer_stats(self, layer: int) -> LayerStats:
+        ids = self.cache.layers[layer].ids
+        frames = provenance.frames_of(ids, self.tokens_per_frame)
+        video = frames[frames >= 0]
+        short = int((video >= self._first_short_frame).sum())
+        oldest = int(video.min()) if video.shape[0] else None
+        return LayerStats(
+            layer_index=layer,
+            band=self.compactor.bands[layer],
+            prefix=int(provenance.is_prefix(ids).sum()),
+            short=short,
+            mid=int(video.shape[0]) - short,
+            summary=int(provenance.is_summary(ids).sum()),
+            num_frames=int(torch.unique(video).shape[0]),
+            oldest_s=None if oldest is None else self.frames[oldest].pts_s,
+        )
+
+    def expected_bytes(self) -> int:
+        """Bytes of the buffers by arithmetic: raw key, rotated key and value, position and id."""
+        dims = self.adapter.dims
+        per_slot = 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + 2 * 8
+        return sum(layer.capacity for layer in self.cache.layers) * per_slot
+
+    def check(self) -> None:
+        """Prove the invariants; for tests and debugging.
+
+        Raises:
+            AssertionError: One of them does not hold; the message names layer and invariant.
+        """
+        for stats, slots in zip(self.layer_stats(), self.cache.layers, strict=True):
+            name = f"layer {stats.layer_index}"
+            assert stats.slots == slots.length, f"{name}: levels do not add up to the slots"
+            assert stats.prefix == self.compactor.num_prefix, f"{name}: the prefix was touched"
+            ids = slots.ids
+            assert torch.unique(ids).shape[0] == slots.length, f"{name}: a token is there twice"
+            video = ids[ids >= 0]
+            assert bool((video[1:] > video[:-1]).all()), f"{name}: video tokens out of order"
+            known = set(self.compactor.summaries[stats.layer_index])
+            assert set(ids[provenance.is_summary(ids)].tolist()) == known, (
+                f"{name}: unknown summary"
+            )
+            again = rotate(slots.raw_keys, self.adapter.rotary(slots.positions))
+            assert torch.equal(again, slots.keys), (
+                f"{name}: rotated key is not rotate(raw, position)"
+            )
+            cap = self.budget.device_tokens
+            assert cap is None or slots.capacity <= cap, f"{name}: more slots than device_tokens"

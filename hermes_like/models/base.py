@@ -1,0 +1,146 @@
+"""The seam for base models: what the rest of the library may ask of a video language model.
+
+An adapter knows its family's pixels, prompts and positions. It knows nothing of policies, budgets
+or tiers, and nothing outside this folder sees a class of the library that implements the model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hermes_like.records import Image
+
+if TYPE_CHECKING:
+    from hermes_like.memory.cache import HierarchicalCache
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDims:
+    """Shapes of a base model.
+
+    Attributes:
+        num_layers: Decoder layers.
+        num_heads: Query heads per layer.
+        num_kv_heads: Key and value heads per layer.
+        head_dim: Channels per head.
+        hidden_size: Channels of an embedding.
+        vocab_size: Rows of the logits.
+        max_positions: Largest position the model was trained for, plus one.
+        grid: Rows and columns of vision tokens per frame.
+        dtype: Number type of weights and cache.
+        device: Where the decoder runs.
+    """
+
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    vocab_size: int
+    max_positions: int
+    grid: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def tokens_per_frame(self) -> int:
+        """Vision tokens that one frame costs."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of K and V of one token over all layers: 2 x layers x kv_heads x head_dim x bytes."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+
+class ModelAdapter(ABC):
+    """A base model reduced to a few verbs. No policy inside.
+
+    All tensors are without a batch dimension: one stream per call.
+    """
+
+    #: Name under which the model was loaded.
+    name: str
+    dims: ModelDims
+    #: Token ids of which any one ends an answer.
+    eos_ids: frozenset[int]
+    #: Decoder layers and query heads whose attention shows the evidence; None: the deep band.
+    evidence_heads: dict[int, tuple[int, ...]] | None = None
+    #: Generic questions used to score memory before anybody asks (local, global).
+    guidance_prompts: tuple[str, str]
+    #: What stands between the two in the mixed prompt.
+    guidance_separator: str = "; "
+
+    @abstractmethod
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids of plain text, without any template."""
+
+    @abstractmethod
+    def decode_text(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens left out."""
+
+    @abstractmethod
+    def prefix_ids(self) -> list[int]:
+        """Tokens before the video: begin-of-text, system prompt, opened user turn."""
+
+    @abstractmethod
+    def question_ids(self, question: str, *, is_first: bool) -> list[int]:
+        """Tokens after the video (or after the last turn) up to where the answer starts."""
+
+    @abstractmethod
+    def turn_end_ids(self) -> list[int]:
+        """Tokens that close an answer before the next turn of a conversation."""
+
+    @abstractmethod
+    def video_end(self) -> Tensor:
+        """Embeddings that close a video, ``[n, hidden]``; n may be 0."""
+
+    @abstractmethod
+    def embed_frames(self, images: Sequence[Image]) -> Tensor:
+        """Vision tokens of pictures, ``[frames, tokens_per_frame, hidden]``.
+
+        Frames are independent of each other: encoding one by one gives the same result.
+        """
+
+    @abstractmethod
+    def embed_text(self, ids: Sequence[int]) -> Tensor:
+        """Embeddings of token ids, ``[n, hidden]``."""
+
+    @abstractmethod
+    def forward(self, embeds: Tensor, cache: HierarchicalCache, *, logits: bool = False) -> Tensor:
+        """Run the decoder over new embeddings, attending to the cache as its open step says.
+
+        Args:
+            embeds: ``[n, hidden]`` new tokens.
+            cache: Cache with an open step (see ``HierarchicalCache.step``).
+            logits: Whether logits of the last token are wanted.
+
+        Returns:
+            ``[vocab]`` float32 logits of the last token, or an empty tensor.
+        """
+
+    @abstractmethod
+    def rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of rotary positions, float32 ``[n, head_dim]`` each.
+
+        Args:
+            positions: int64 ``[n]`` (one axis) or ``[3, n]`` (M-RoPE).
+        """
+
+    @abstractmethod
+    def raw_query_key(self, layer_index: int, embeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Un-rotated queries and keys that a layer makes of its *input* ``[n, hidden]``.
+
+        Returns:
+            ``[heads, n, head_dim]`` and ``[kv_heads, n, head_dim]``.
+        """
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Words of a question that the model cannot know; empty for open vocabularies."""
+        return []

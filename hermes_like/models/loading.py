@@ -1,0 +1,101 @@
+"""From a name to weights: devices, number types, folders and the hub, with plain messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, LlavaOnevisionForConditionalGeneration
+from transformers.utils import logging as hub_logging
+
+from hermes_like.config import ModelConfig
+from hermes_like.errors import ModelError, ModelNotFoundError
+
+SUPPORTED = ("llava_onevision",)
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto`` becomes the accelerator that is there, else the CPU.
+
+    Raises:
+        ModelError: The named device does not exist here.
+    """
+    if name == "auto":
+        found = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        )
+        return found if found is not None else torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"model.device: {name!r} cannot be used here: {reason}") from error
+
+
+def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
+    """``auto`` becomes float32 on a CPU and bfloat16 elsewhere."""
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+
+
+def load_pretrained(
+    source: str, config: ModelConfig, *, default_dtype: str = "auto"
+) -> tuple[Any, Any]:
+    """Load a LLaVA-OneVision checkpoint and its tokenizer.
+
+    Args:
+        source: Local folder or hub name.
+        config: Device, number type and revision.
+        default_dtype: What ``auto`` means for this checkpoint.
+
+    Returns:
+        Model in evaluation mode on its device, and tokenizer.
+
+    Raises:
+        ModelNotFoundError: Nothing usable under that name.
+        ModelError: A model of another family.
+    """
+    device = resolve_device(config.device)
+    name = config.dtype if config.dtype != "auto" else default_dtype
+    dtype = resolve_dtype(name, device)
+    try:
+        found = AutoConfig.from_pretrained(source, revision=config.revision)
+        if found.model_type not in SUPPORTED:
+            raise ModelError(
+                f"{source}: expected a model of type {' or '.join(SUPPORTED)}, "
+                f"got {found.model_type!r}"
+            )
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=config.revision)
+        with _quiet():
+            model = LlavaOnevisionForConditionalGeneration.from_pretrained(
+                source, revision=config.revision, dtype=dtype
+            )
+    except (OSError, ValueError) as error:
+        raise ModelNotFoundError(_not_found(source, config.revision, error)) from error
+    return model.to(device).eval(), tokenizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide the library's progress bar, and put its setting back."""
+    was_shown = hub_logging.is_progress_bar_enabled()
+    hub_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_shown:
+            hub_logging.enable_progress_bar()
+
+
+def _not_found(source: str, revision: str | None, error: Exception) -> str:
+    where = "local folder" if Path(source).exists() else "local folders and the Hugging Face hub"
+    at = f" at revision {revision!r}" if revision else ""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"no usable model {source!r}{at}: looked in {where} ({reason}); "
+        "--model sprites needs no download"
+    )

@@ -1,0 +1,121 @@
+"""True shapes of released models with random weights: for memory and speed, never for answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
+    Qwen2Config,
+    SiglipVisionConfig,
+)
+
+from hermes_like.config import ModelConfig
+from hermes_like.errors import ConfigError
+from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
+from hermes_like.models.loading import resolve_device, resolve_dtype
+from hermes_like.models.text import ByteTokenizer
+from hermes_like.registry import unknown_name
+
+_VISION = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 16,
+    "image_size": 384,
+    "patch_size": 14,
+}
+SHAPES: dict[str, dict[str, dict[str, Any]]] = {
+    "llava-onevision-tiny": {
+        "text": {
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 10,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": 320,
+            "max_position_embeddings": 32768,
+        },
+        "vision": {
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": 48,
+            "patch_size": 8,
+        },
+    },
+    "llava-onevision-0.5b": {
+        "text": {
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 14,
+            "num_key_value_heads": 2,
+            "vocab_size": 152000,
+            "max_position_embeddings": 32768,
+        },
+        "vision": _VISION,
+    },
+    "llava-onevision-7b": {
+        "text": {
+            "hidden_size": 3584,
+            "intermediate_size": 18944,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "vocab_size": 152128,
+            "max_position_embeddings": 32768,
+        },
+        "vision": _VISION,
+    },
+}
+
+
+def load(config: ModelConfig, *, seed: int = 0) -> LlavaOnevisionAdapter:
+    """Build ``random:<shape>``.
+
+    Args:
+        config: Its name names the shape; device and number type as usual.
+        seed: Of the weights.
+
+    Raises:
+        ConfigError: Unknown shape.
+    """
+    shape = config.name.removeprefix("random:")
+    if shape not in SHAPES:
+        raise ConfigError(unknown_name("random shape", shape, sorted(SHAPES)))
+    device = resolve_device(config.device)
+    dtype = resolve_dtype(config.dtype, device)
+    model = build(SHAPES[shape], device=device, dtype=dtype, seed=seed)
+    return LlavaOnevisionAdapter(
+        model,
+        ByteTokenizer(),
+        name=config.name,
+        eos_ids=frozenset({SHAPES[shape]["text"]["vocab_size"] - 1}),
+    )
+
+
+def build(
+    shape: dict[str, dict[str, Any]], *, device: torch.device, dtype: torch.dtype, seed: int
+) -> Any:
+    """A model of a shape with seeded random weights, made in place on its device."""
+    rope = {"rope_type": "default", "rope_theta": 1_000_000.0}
+    config = LlavaOnevisionConfig(
+        text_config=Qwen2Config(**shape["text"], rope_parameters=rope),
+        vision_config=SiglipVisionConfig(**shape["vision"], vision_use_head=False),
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.random.fork_rng(), torch.device(device):
+            torch.manual_seed(seed)
+            model = LlavaOnevisionForConditionalGeneration(config)
+    finally:
+        torch.set_default_dtype(before)
+    return model.eval()

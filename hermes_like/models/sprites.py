@@ -1,0 +1,59 @@
+"""The bundled model: a small trained LLaVA-OneVision that knows one world, *sprites*.
+
+Its weights travel in the package, so that the quick start, the tests and the memory benchmark need
+no download. See ``hermes_like/sprites/weights/MODEL_CARD.md`` for what it knows.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+
+from hermes_like.config import ModelConfig
+from hermes_like.models.llava_onevision import LlavaOnevisionAdapter, PromptTemplate
+from hermes_like.models.loading import load_pretrained
+from hermes_like.models.text import HubTokenizer
+
+SPRITES_PROMPT = PromptTemplate(
+    prefix="<bos>",
+    first_question="<user> {question} <assistant>",
+    next_question="<user> {question} <assistant>",
+    turn_end="<eos>",
+)
+
+#: Heads that training taught to look at the evidence (layer: query heads).
+EVIDENCE_HEADS = {4: (0, 1), 6: (0, 1)}
+
+
+class SpritesAdapter(LlavaOnevisionAdapter):
+    """The bundled model with its closed vocabulary."""
+
+    guidance_prompts = ("what is visible now ?", "how many objects appeared ?")
+    guidance_separator = ""
+    evidence_heads = EVIDENCE_HEADS
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Words outside the vocabulary, in order, once each."""
+        assert isinstance(self._text, HubTokenizer)
+        known = self._text.vocabulary()
+        words = re.findall(r"\w+|[^\w\s]", text.lower())
+        return list(dict.fromkeys(word for word in words if word not in known))
+
+
+def weights_folder() -> Path:
+    """Folder of the bundled weights."""
+    return Path(str(resources.files("hermes_like") / "sprites" / "weights"))
+
+
+def load(config: ModelConfig) -> SpritesAdapter:
+    """Load the bundled model."""
+    model, tokenizer = load_pretrained(str(weights_folder()), config, default_dtype="float32")
+    return SpritesAdapter(
+        model,
+        HubTokenizer(tokenizer),
+        name="sprites",
+        template=SPRITES_PROMPT,
+        resample="area",
+        eos_ids=frozenset({int(tokenizer.eos_token_id)}),
+    )

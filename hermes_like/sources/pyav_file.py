@@ -1,0 +1,217 @@
+"""Video files through PyAV (FFmpeg), the default reader.
+
+Packets are decoded one by one, in order, on demand: nothing decodes ahead and nothing seeks, so
+memory is flat and no frame comes back under another's time. Damaged packets are counted, and after
+one the pictures that may build on it are left out up to the next key frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+from av.error import FFmpegError
+from av.video.reformatter import VideoReformatter
+
+from hermes_like.config import SourceConfig
+from hermes_like.errors import SourceError, SourceOpenError
+from hermes_like.records import Frame, Image
+from hermes_like.sources.base import Wanted
+from hermes_like.sources.clock import StreamClock
+from hermes_like.sources.diagnose import (
+    check_file,
+    describe_missing_video,
+    open_error,
+    why_unreadable,
+)
+from hermes_like.sources.owned import OwnedSource
+from hermes_like.sources.upright import upright
+
+#: Streams without key frames exist (rolling refresh): pictures are awaited no longer than this.
+MAX_WAIT_FRAMES = 300
+_MAX_READ_ERRORS = 16
+_EARLY_END_S = 0.5
+_MAX_THREADS = 4
+
+
+class PyAVSource(OwnedSource):
+    """Frames of a video file.
+
+    Args:
+        path: The file.
+        config: ``start_time`` is used here; sampling is not a reader's business.
+
+    Raises:
+        SourceOpenError: The file cannot be opened or not one picture can be decoded.
+    """
+
+    def __init__(self, path: Path, config: SourceConfig) -> None:
+        super().__init__(str(path), config)
+        self._container = _open_container(path)
+        try:
+            self._stream = self._choose_stream(path)
+            self._start_s = _start_s(self._stream)
+            self._clock = StreamClock(float(self._stream.guessed_rate or 0))
+            self._reformatter = VideoReformatter()
+            self._num_damaged = 0
+            self._last_duration_s = 0.0
+            self._pictures = self._decode()
+            self._first = next(self._pictures, None)
+            if self._first is None:
+                raise open_error(path, f"not one picture could be decoded ({self._codec_words()})")
+            self._probe(self._first)
+            self._warn_about_alpha(self._first)
+        except BaseException:
+            self._container.close()
+            raise
+
+    @property
+    def duration_s(self) -> float | None:
+        """Declared length in seconds."""
+        stream, container = self._stream, self._container
+        if stream.duration:
+            return float(stream.duration * stream.time_base)
+        if not container.duration or container.duration < 0:
+            return None
+        length_s = container.duration / 1e6
+        return length_s - self._start_s if "matroska" in container.format.name else length_s
+
+    def _release(self) -> None:
+        self._container.close()
+
+    def _read(self, wanted: Wanted) -> Generator[Frame, None, None]:
+        index = 0
+        picture = self._first
+        self._first = None
+        while picture is not None:
+            pts_s = self._clock.tell(self._seconds(picture, picture.pts, self._start_s))
+            self._last_duration_s = self._seconds(picture, picture.duration or None) or 0.0
+            if wanted(pts_s):
+                yield self._frame(self._to_image(picture), index, pts_s)
+            index += 1
+            picture = next(self._pictures, None)
+        self._report()
+
+    def _choose_stream(self, path: Path) -> Any:
+        pictures = av.stream.Disposition.attached_pic
+        streams = [s for s in self._container.streams.video if not s.disposition & pictures]
+        if not streams:
+            raise open_error(path, describe_missing_video(self._container))
+        best = self._container.streams.best("video")
+        stream = best if best in streams else streams[0]
+        if len(streams) > 1:
+            self.warn(f"{len(streams)} video streams; only stream {stream.index} is read")
+        if stream.codec_context is None:
+            raise open_error(path, "there is no decoder for its video codec")
+        stream.thread_type = "AUTO"
+        stream.codec_context.thread_count = _MAX_THREADS
+        return stream
+
+    def _decode(self) -> Iterator[Any]:
+        """Yield the decoded pictures that can be trusted, in order of presentation."""
+        is_waiting: bool | None = None
+        num_waited = 0
+        for packet in self._packets():
+            if is_waiting is None:
+                is_waiting = packet is not None and not packet.is_keyframe
+            try:
+                pictures = self._stream.codec_context.decode(packet)
+            except FFmpegError:
+                self._num_damaged += 1
+                is_waiting, num_waited = True, 0
+                continue
+            for picture in pictures:
+                if picture.is_corrupt:
+                    self._num_damaged += 1
+                    is_waiting, num_waited = True, 0
+                elif picture.key_frame or num_waited >= MAX_WAIT_FRAMES:
+                    is_waiting, num_waited = False, 0
+                if is_waiting:
+                    num_waited += 1
+                    self._num_dropped += 1
+                    continue
+                yield picture
+
+    def _packets(self) -> Iterator[Any]:
+        """Yield packets, and at the end None, which makes the decoder give what it still holds."""
+        num_errors = 0
+        while num_errors < _MAX_READ_ERRORS:
+            try:
+                for packet in self._container.demux(self._stream):
+                    num_errors = 0
+                    if packet.size:
+                        yield packet
+                break
+            except OSError as error:
+                raise SourceError(f"{self.name}: {error.strerror or error}") from error
+            except FFmpegError:
+                num_errors += 1
+                self._num_damaged += 1
+        yield None
+
+    def _seconds(self, picture: Any, ticks: int | None, start_s: float = 0.0) -> float | None:
+        if ticks is None:
+            return None
+        return float(ticks * (picture.time_base or self._stream.time_base)) - start_s
+
+    def _to_image(self, picture: Any) -> Image:
+        try:
+            rgb = self._reformatter.reformat(picture, format="rgb24", threads=1)
+            image: Image = rgb.to_ndarray()
+        except (FFmpegError, ValueError) as error:
+            words = self._codec_words()
+            raise SourceError(f"{self.name}: cannot convert to RGB ({words}): {error}") from error
+        matrix = picture.side_data.get("DISPLAYMATRIX")
+        return upright(image, None if matrix is None else bytes(matrix))
+
+    def _probe(self, picture: Any) -> None:
+        try:
+            self._to_image(picture)
+        except SourceError as error:
+            raise SourceOpenError(str(error)) from error
+
+    def _codec_words(self) -> str:
+        context = self._stream.codec_context
+        return f"{context.name}, {context.pix_fmt or '?'}, {context.width}x{context.height}"
+
+    def warn_about_alpha(self, picture: Any) -> None:
+        has_alpha = any(component.is_alpha for component in picture.format.components)
+        if has_alpha or self._stream.metadata.get("alpha_mode") == "1":
+            self.warn("transparency (alpha) is ignored; colours nobody saw may show")
+
+    def _report(self) -> None:
+        """Say at the end what was repaired, left out or missing."""
+        for note in self._clock.notes():
+            self.warn(note)
+        if self._num_damaged or self._num_dropped:
+            self.warn(
+                f"{self._num_damaged} damaged packets; {self._num_dropped} frames that build on "
+                "damaged or missing ones were left out"
+            )
+        end_s = (self._clock.last_s or 0.0) + max(self._last_duration_s, self._clock.frame_s)
+        declared_s = self.duration_s if _declares_length(self._container, self._stream) else None
+        if declared_s is not None and end_s < declared_s - _EARLY_END_S:
+            self.warn(f"readable up to {end_s:.2f} s of the {declared_s:.2f} s it declares")
+
+
+def _open_container(path: Path) -> Any:
+    check_file(path)
+    try:
+        return av.open(f"file:{path}")
+    except (FFmpegError, ValueError) as error:
+        cause = why_unreadable(path)
+        detail = getattr(error, "strerror", None) or str(error)
+        raise open_error(path, f"{cause} ({detail})") from error
+
+
+def _start_s(stream: Any) -> float:
+    return float(stream.start_time * stream.time_base) if stream.start_time else 0.0
+
+
+def _declares_length(container: Any, stream: Any) -> bool:
+    """Whether the declared length speaks about this stream and comes from an index."""
+    if any(name in container.format.name for name in ("mov", "avi")):
+        return bool(stream.duration)
+    return "matroska" in container.format.name and len(container.streams) == 1

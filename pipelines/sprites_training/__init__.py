@@ -1,0 +1,1 @@
+"""Training of the bundled "sprites" model; nothing here is needed to run it."""

@@ -1,0 +1,104 @@
+"""Puts a trained tower and a trained decoder together as a stock checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
+
+from hermes_like.sprites.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    IMAGE_ID,
+    PAD_ID,
+    VIDEO_ID,
+    save_tokenizer,
+)
+from pipelines.sprites_training.network import decoder_config
+from pipelines.sprites_training.vision import vision_config
+
+MAX_BYTES = 12_000_000
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
+
+def whole_config() -> LlavaOnevisionConfig:
+    """Return the configuration of the whole model."""
+    return LlavaOnevisionConfig(
+        vision_config=vision_config(),
+        text_config=decoder_config(),
+        image_token_index=IMAGE_ID,
+        video_token_index=VIDEO_ID,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )
+
+
+def decoder_weights(checkpoint: Path, *, averaged: bool = True) -> dict[str, Tensor]:
+    """Return the decoder's parameters under the stock names.
+
+    Args:
+        checkpoint: File written by the decoder's training.
+        averaged: Whether to take the running mean of the weights instead of the last ones.
+    """
+    state = torch.load(checkpoint, weights_only=True)
+    source: dict[str, Tensor] = state["ema" if averaged else "decoder"]
+    weights = {"model.image_newline": source["newline"]}
+    for name, value in source.items():
+        if name.startswith("lm.model."):
+            weights[f"model.language_model.{name.removeprefix('lm.model.')}"] = value
+        elif name.startswith("lm.lm_head."):
+            weights[name.removeprefix("lm.")] = value
+    return weights
+
+
+def whole_model(tower: Path, checkpoint: Path) -> LlavaOnevisionForConditionalGeneration:
+    """Return the stock model with the trained weights.
+
+    Args:
+        tower: Weights of the vision half, ``tower.safetensors``.
+        checkpoint: Checkpoint of the decoder.
+    """
+    model = LlavaOnevisionForConditionalGeneration(whole_config())
+    weights = {**load_file(tower), **decoder_weights(checkpoint)}
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    if missing or unexpected:
+        raise ValueError(f"parameters do not fit: missing {missing}, unexpected {unexpected}")
+    generation = model.generation_config
+    generation.bos_token_id, generation.eos_token_id = BOS_ID, EOS_ID
+    generation.pad_token_id = PAD_ID
+    return model.eval()
+
+
+def assemble(tower: Path, checkpoint: Path, folder: Path) -> int:
+    """Write the whole model into a folder, file by file, each replaced in one step.
+
+    Returns:
+        Size of the weights in bytes.
+
+    Raises:
+        ValueError: If the weights are larger than a package should carry.
+    """
+    model = whole_model(tower, checkpoint)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        partial = Path(name)
+        model.save_pretrained(partial)
+        save_tokenizer(partial)
+        size_bytes = (partial / "model.safetensors").stat().st_size
+        if size_bytes > MAX_BYTES:
+            raise ValueError(f"weights take {size_bytes} bytes, at most {MAX_BYTES} are allowed")
+        for file in FILES:
+            shutil.move(partial / file, folder / file)
+    return size_bytes

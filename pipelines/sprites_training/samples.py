@@ -1,0 +1,498 @@
+"""One training sample: a video, then as many questions as fit, and where to look for the answers.
+
+A sample is plain numpy; ``batches.py`` pads samples into tensors. With lost tokens there are two
+stories, the full one and the one the question can still see; a question is kept only if both give
+the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from hermes_like.sprites.questions import GROUPS, TYPES, Group, answer, draw_question, hops
+from hermes_like.sprites.stories import (
+    draw_look_alike_story,
+    draw_palette,
+    draw_story,
+    one_of,
+)
+from hermes_like.sprites.tokenizer import (
+    ASSISTANT_ID,
+    BOS_ID,
+    EOS_ID,
+    USER_ID,
+    VIDEO_ID,
+    encode_words,
+)
+from hermes_like.sprites.world import COLORS, HELD_OUT_PAIRS, SHAPES, Event, Story
+from pipelines.sprites_training.dropping import (
+    AFTER_VIDEO,
+    NEVER,
+    Hardships,
+    VideoPlan,
+    plan_video,
+)
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+IGNORED = -100
+#: Classes of the running counts; the last one means "that many or more".
+COUNT_CLASSES = 9
+NO_EVENT_SHAPE = len(SHAPES)
+NO_EVENT_COLOR = len(COLORS)
+
+DEFAULT_GROUP_WEIGHTS: dict[Group, float] = {
+    "now": 1.5,
+    "recall": 3.0,
+    "exists": 2.0,
+    "order": 3.5,
+    "count": 3.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecipe:
+    """What samples are made of.
+
+    Attributes:
+        hardships: Lost tokens and position gaps.
+        question_tokens: Room for questions and answers.
+        dialogue_share: Share of samples whose questions see earlier turns.
+        newline_share: Share of samples with the vector that ends a video.
+        small_palette_share: Share of streams with few shapes and colours.
+        look_alike_share: Share of streams full of look-alikes.
+        group_weights: How often questions of each group are drawn.
+    """
+
+    hardships: Hardships = field(default_factory=Hardships)
+    question_tokens: int = 160
+    dialogue_share: float = 0.3
+    newline_share: float = 0.8
+    small_palette_share: float = 0.2
+    look_alike_share: float = 0.15
+    group_weights: Mapping[Group, float] = field(default_factory=lambda: DEFAULT_GROUP_WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Rows of one attention target and, for each, the weight of every token."""
+
+    rows: IntArray
+    wanted: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample; every array has one entry per token unless it says otherwise.
+
+    Attributes:
+        story: What the video shows.
+        ids: Token ids; ``VIDEO_ID`` for video tokens and the newline.
+        positions: Rotary positions.
+        times: Frame of a video token, -1 for ``<bos>``, ``AFTER_VIDEO`` for the rest.
+        evict_times: First time that no longer sees the token.
+        dialogues: 0 for video, else which dialogue the token belongs to.
+        num_video: Tokens up to the end of the video, ``<bos>`` and newline included.
+        has_newline: Whether the last video token is the newline vector.
+        frames: ``[video tokens]``, frame of each token between ``<bos>`` and newline.
+        answer_rows: ``[answers]``, tokens whose successor is an answer word or ``<eos>``.
+        answer_ids: ``[answers]``, those successors.
+        answer_questions: ``[answers]``, which question each belongs to.
+        question_types: ``[questions]``, indices into ``TYPES``.
+        targets: Attention targets by name.
+        side: Labels of the side heads on video tokens, ``IGNORED`` where there is none.
+    """
+
+    story: Story
+    ids: IntArray
+    positions: IntArray
+    times: IntArray
+    evict_times: IntArray
+    dialogues: IntArray
+    num_video: int
+    has_newline: bool
+    frames: IntArray
+    answer_rows: IntArray
+    answer_ids: IntArray
+    answer_questions: IntArray
+    question_types: IntArray
+    targets: dict[str, Target]
+    side: dict[str, IntArray]
+
+
+TYPE_NAMES: tuple[str, ...] = tuple(TYPES)
+
+
+def draw_training_story(rng: np.random.Generator, num_frames: int, recipe: SampleRecipe) -> Story:
+    """Draw a stream: plain, of few kinds, or full of look-alikes."""
+    luck = rng.random()
+    if luck < recipe.look_alike_share:
+        kinds = [(s, c) for s in SHAPES for c in COLORS if (s, c) not in HELD_OUT_PAIRS]
+        return draw_look_alike_story(
+            rng, num_frames, one_of(rng, kinds), is_present=bool(rng.random() < 0.5)
+        )
+    is_small = luck < recipe.look_alike_share + recipe.small_palette_share
+    return draw_story(rng, num_frames, palette=draw_palette(rng, small=is_small))
+
+
+def build_sample(
+    rng: np.random.Generator,
+    num_frames: int,
+    recipe: SampleRecipe,
+    *,
+    story: Story | None = None,
+) -> Sample:
+    """Draw a stream of ``num_frames`` frames with its losses, gaps, questions and targets."""
+    story = story or draw_training_story(rng, num_frames, recipe)
+    plan = plan_video(rng, np.array(story.frame_events()), recipe.hardships)
+    view = _StoryView.of(story, plan)
+    has_newline = bool(rng.random() < recipe.newline_share)
+    builder = _Builder(plan, has_newline)
+    asked = _ask(rng, story, view.visible, recipe, builder)
+    targets = _question_targets(view, asked, builder.length)
+    targets.update(_video_targets(rng, view, builder.length))
+    return Sample(
+        story=story,
+        ids=np.array(builder.ids),
+        positions=np.array(builder.positions),
+        times=np.array(builder.times),
+        evict_times=np.array(builder.evict_times),
+        dialogues=np.array(builder.dialogues),
+        num_video=builder.num_video,
+        has_newline=has_newline,
+        frames=plan.frames,
+        answer_rows=np.array([row for turn in asked for row in turn.rows], dtype=np.int64),
+        answer_ids=np.array([word for turn in asked for word in turn.words], dtype=np.int64),
+        answer_questions=np.array(
+            [number for number, turn in enumerate(asked) for _ in turn.rows], dtype=np.int64
+        ),
+        question_types=np.array([TYPE_NAMES.index(turn.type) for turn in asked], dtype=np.int64),
+        targets=targets,
+        side=_side_labels(view, builder.length),
+    )
+
+
+# -- what the question can see -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _StoryView:
+    """The stream as the sequence holds it, and as the question sees it.
+
+    Attributes:
+        held: Events that have a token in the sequence.
+        visible: Events that have a token the question can see.
+        held_index: Index in ``held`` of each event in ``visible``.
+        token_events: ``[video tokens]``, index in ``held`` of each token's event.
+        plan: What happened to the tokens.
+    """
+
+    held: Story
+    visible: Story
+    held_index: tuple[int, ...]
+    token_events: IntArray
+    plan: VideoPlan
+
+    @classmethod
+    def of(cls, story: Story, plan: VideoPlan) -> _StoryView:
+        frame_events = np.array(story.frame_events())
+        events = frame_events[plan.frames]
+        held, token_events = _merge(story, events)
+        survivors = sorted(set(token_events[plan.survives].tolist()))
+        visible = Story(tuple(held.events[index] for index in survivors))
+        return cls(held, visible, tuple(survivors), token_events, plan)
+
+
+def _merge(story: Story, events: IntArray) -> tuple[Story, IntArray]:
+    """Events that kept a token; two equal ones with nothing left between them become one."""
+    merged: list[Event] = []
+    index_of: dict[int, int] = {}
+    for index in dict.fromkeys(events.tolist()):
+        event = story.events[index]
+        if not merged or merged[-1].sprites != event.sprites:
+            merged.append(event)
+        index_of[index] = len(merged) - 1
+    return Story(tuple(merged)), np.array([index_of[index] for index in events.tolist()])
+
+
+# -- tokens ------------------------------------------------------------------------------------
+
+
+class _Builder:
+    """Grows the token lists of one sample."""
+
+    def __init__(self, plan: VideoPlan, has_newline: bool) -> None:
+        shift = 1 + plan.bos_gap
+        self.ids = [BOS_ID] + [VIDEO_ID] * len(plan.frames)
+        self.positions = [0, *(plan.positions + shift).tolist()]
+        self.times = [-1, *plan.frames.tolist()]
+        self.evict_times = [NEVER, *plan.evict_times.tolist()]
+        if has_newline:
+            self.ids.append(VIDEO_ID)
+            self.positions.append(self.positions[-1] + 1)
+            self.times.append(AFTER_VIDEO)
+            self.evict_times.append(NEVER)
+        self.num_video = len(self.ids)
+        self.dialogues = [0] * self.num_video
+        self.first_position = self.positions[-1] + 1 + plan.question_gap
+        self.next_position = self.first_position
+        self.dialogue = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    def start_dialogue(self) -> None:
+        self.dialogue += 1
+        self.next_position = self.first_position
+
+    def add(self, ids: Sequence[int]) -> int:
+        """Append question tokens; returns the index of the first."""
+        start = len(self.ids)
+        count = len(ids)
+        self.ids.extend(ids)
+        self.positions.extend(range(self.next_position, self.next_position + count))
+        self.times.extend([AFTER_VIDEO] * count)
+        self.evict_times.extend([NEVER] * count)
+        self.dialogues.extend([self.dialogue] * count)
+        self.next_position += count
+        return start
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One question in the sequence: its answer rows, slot words and evidence."""
+
+    type: str
+    rows: list[int]
+    words: list[int]
+    slot_tokens: list[int]
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+
+def _ask(
+    rng: np.random.Generator, story: Story, visible: Story, recipe: SampleRecipe, builder: _Builder
+) -> list[_Turn]:
+    limit = builder.length + recipe.question_tokens
+    is_multi_turn = rng.random() < recipe.dialogue_share
+    weights = _type_weights(recipe.group_weights)
+    turns: list[_Turn] = []
+    for _ in range(recipe.question_tokens):
+        type = TYPE_NAMES[int(np.searchsorted(weights, rng.random() * weights[-1]))]
+        question = draw_question(rng, visible, type)
+        if question is None or answer(story, type, question.slots) != question.answer:
+            continue
+        words = encode_words(question.text)
+        words = words[:-1] if rng.random() < 0.2 else words
+        replies = [*encode_words(question.answer), EOS_ID]
+        if builder.length + len(words) + len(replies) + 2 > limit:
+            break
+        if not is_multi_turn or not turns or rng.random() < 0.25:
+            builder.start_dialogue()
+        start = builder.add([USER_ID, *words, ASSISTANT_ID, *replies])
+        slot_ids = {word for slot in question.slots.values() for word in _slot_ids(slot)}
+        first_row = start + 1 + len(words)
+        first, second = hops(visible, type, question.slots)
+        turns.append(
+            _Turn(
+                type,
+                list(range(first_row, first_row + len(replies))),
+                replies,
+                [start + 1 + i for i, word in enumerate(words) if word in slot_ids],
+                first,
+                second,
+            )
+        )
+    return turns
+
+
+def _slot_ids(slot: str) -> list[int]:
+    """Ids of a slot word: a shape may stand in the question as its plural."""
+    if slot in SHAPES:
+        return encode_words(f"{slot} {slot}{'es' if slot.endswith('s') else 's'}")
+    return encode_words(slot)
+
+
+def _type_weights(group_weights: Mapping[Group, float]) -> npt.NDArray[np.float64]:
+    totals = {group: sum(w for g, w in TYPES.values() if g == group) for group in GROUPS}
+    return np.cumsum([group_weights[group] * w / totals[group] for group, w in TYPES.values()])
+
+
+# -- attention targets -------------------------------------------------------------------------
+
+
+def _wanted_events(view: _StoryView, event_sets: Sequence[Sequence[int]], length: int) -> FloatArray:
+    """Weight 1 on every token of the given events (``held`` indices); on ``<bos>`` if none."""
+    member = np.zeros((len(event_sets), len(view.held.events) + 2), dtype=np.float32)
+    for row, events in enumerate(event_sets):
+        member[row, list(events) if len(events) else [-2]] = 1.0
+    column = np.full(length, len(view.held.events) + 1)
+    column[0] = len(view.held.events)
+    column[1 : 1 + len(view.token_events)] = view.token_events
+    wanted: FloatArray = member[:, column]
+    return wanted
+
+
+def _start_tokens(view: _StoryView) -> IntArray:
+    """Index in the sequence of the first token of each held event."""
+    _, first = np.unique(view.token_events, return_index=True)
+    starts: IntArray = first + 1
+    return starts
+
+
+def _question_targets(view: _StoryView, asked: Sequence[_Turn], length: int) -> dict[str, Target]:
+    """Rows that predict an answer word: the slot words, then the evidence."""
+    rows: list[int] = []
+    slot_words: list[list[int]] = []
+    firsts: list[list[int]] = []
+    seconds: list[list[int]] = []
+    count_rows: list[int] = []
+    count_events: list[list[int]] = []
+    for turn in asked:
+        held = [[view.held_index[e] for e in events] for events in (turn.first, turn.second)]
+        for row in turn.rows[:-1]:
+            rows.append(row)
+            slot_words.append(turn.slot_tokens)
+            firsts.append(held[0])
+            seconds.append(held[1])
+        if TYPES[turn.type][0] == "count":
+            count_rows.append(turn.rows[0])
+            count_events.append(held[0])
+    slots = np.zeros((len(rows), length), dtype=np.float32)
+    for index, tokens in enumerate(slot_words):
+        slots[index, tokens] = 1.0
+    visible = _visible_starts(view)
+    counts = np.zeros((len(count_rows), length), dtype=np.float32)
+    counts[:, 0] = 1.0
+    for index, events in enumerate(count_events):
+        counts[index, [visible[event] for event in events if event in visible]] = 1.0
+    row_array = np.array(rows, dtype=np.int64)
+    return {
+        "slots": Target(row_array, slots),
+        "first": Target(row_array, _wanted_events(view, firsts, length)),
+        "second": Target(row_array, _wanted_events(view, seconds, length)),
+        "count": Target(np.array(count_rows, dtype=np.int64), counts),
+    }
+
+
+def _visible_starts(view: _StoryView) -> dict[int, int]:
+    """First token of each held event, for those events whose first token the question can see."""
+    starts = _start_tokens(view)
+    return {
+        event: int(start)
+        for event, start in enumerate(starts)
+        if view.plan.survives[int(start) - 1]
+    }
+
+
+def _video_targets(rng: np.random.Generator, view: _StoryView, length: int) -> dict[str, Target]:
+    """One token per frame that shows something: the previous event, and earlier ones alike."""
+    events = view.held.events
+    frames = view.plan.frames
+    order = rng.permutation(len(frames))
+    _, chosen = np.unique(frames[order], return_index=True)
+    tokens = order[chosen]
+    shows = np.array([bool(event.sprites) for event in events])
+    tokens = np.sort(tokens[shows[view.token_events[tokens]]])
+    previous = _previous_shown(view.held)
+    row_events = view.token_events[tokens]
+    earlier = [
+        [] if previous[event] is None else [previous[event]] for event in row_events.tolist()
+    ]
+    rows = tokens + 1
+    before = np.zeros((len(rows), length), dtype=np.float32)
+    before[np.arange(len(rows)), tokens] = 1.0
+    alike_shape, alike_color = _alike(view.held)
+    starts = _start_tokens(view)
+
+    def running(alike: npt.NDArray[np.bool_]) -> Target:
+        wanted = np.zeros((len(rows), length), dtype=np.float32)
+        wanted[:, 0] = 1.0
+        wanted[:, starts] = alike[row_events]
+        return Target(rows, wanted)
+
+    return {
+        "before": Target(rows, before),
+        "previous": Target(rows, _wanted_events(view, earlier, length)),  # type: ignore[arg-type]
+        "same_shape": running(alike_shape),
+        "same_color": running(alike_color),
+    }
+
+
+def _previous_shown(story: Story) -> list[int | None]:
+    previous: list[int | None] = []
+    last: int | None = None
+    for index, event in enumerate(story.events):
+        previous.append(last)
+        last = index if event.sprites else last
+    return previous
+
+
+def _alike(story: Story) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """``[event, earlier or same event]``: do they share a shape; do they share a colour?"""
+    shape = np.zeros((len(story.events), len(SHAPES)), dtype=np.float32)
+    color = np.zeros((len(story.events), len(COLORS)), dtype=np.float32)
+    for index, event in enumerate(story.events):
+        for sprite in event.sprites:
+            shape[index, SHAPES.index(sprite.shape)] = 1.0
+            color[index, COLORS.index(sprite.color)] = 1.0
+    return np.tril(shape @ shape.T) > 0, np.tril(color @ color.T) > 0
+
+
+# -- side heads --------------------------------------------------------------------------------
+
+
+def _side_labels(view: _StoryView, length: int) -> dict[str, IntArray]:
+    """Labels per token: start of an event; what came before; running counts; how many so far."""
+    events = view.held.events
+    previous = _previous_shown(view.held)
+    alike_shape, alike_color = _alike(view.held)
+    by_event = np.full((len(events), 5), IGNORED)
+    ordinal = 0
+    for index, event in enumerate(events):
+        if not event.sprites:
+            continue
+        before = previous[index]
+        if before is None:
+            by_event[index, :2] = NO_EVENT_SHAPE, NO_EVENT_COLOR
+        elif len(events[before].sprites) == 1:
+            sprite = events[before].sprites[0]
+            by_event[index, :2] = SHAPES.index(sprite.shape), COLORS.index(sprite.color)
+        if len(event.sprites) == 1:
+            by_event[index, 2] = min(int(alike_shape[index].sum()), COUNT_CLASSES - 1)
+            by_event[index, 3] = min(int(alike_color[index].sum()), COUNT_CLASSES - 1)
+        ordinal += 1
+        by_event[index, 4] = min(int(4 * np.log2(ordinal)), ORDINAL_CLASSES - 1)
+    labels = {
+        name: _per_token(by_event[view.token_events, column], length)
+        for column, name in enumerate(
+            ("previous_shape", "previous_color", "shape_count", "color_count", "ordinal")
+        )
+    }
+    is_start = np.zeros(len(view.token_events), dtype=np.int64)
+    is_start[_start_tokens(view) - 1] = 1
+    return {**labels, "start": _per_token(is_start, length)}
+
+
+ORDINAL_CLASSES = 24
+#: Side head -> (layer whose input it reads, classes).
+SIDE_HEADS: dict[str, tuple[int, int]] = {
+    "start": (2, 2),
+    "previous_shape": (3, NO_EVENT_SHAPE + 1),
+    "previous_color": (3, NO_EVENT_COLOR + 1),
+    "ordinal": (4, ORDINAL_CLASSES),
+    "shape_count": (4, COUNT_CLASSES),
+    "color_count": (4, COUNT_CLASSES),
+}
+
+
+def _per_token(values: IntArray, length: int) -> IntArray:
+    labels = np.full(length, IGNORED)
+    labels[1 : 1 + len(values)] = values
+    return labels
