@@ -146,8 +146,8 @@ class FrameFeed:
         num_due = sampler.num_missing + sampler.num_wanted
         return (
             *self.source.warnings,
-            f"{self.source.name}: {sampler.num_missing} of {num_due} sampling times had no frame of "
-            "their own; frames are never repeated",
+            f"{self.source.name}: {sampler.num_missing} of {num_due} sampling times had no frame "
+            "of their own; frames are never repeated",
         )
 
     def __enter__(self) -> Self:

@@ -29,7 +29,7 @@ class Registry(Generic[T]):
         return sorted(self._entries)
 
     def register(self, name: str, item: T) -> T:
-        """Add an implementation at run time and return it, so that it can be used as a decorator body.
+        """Add an implementation at run time, and return it.
 
         Raises:
             ConfigError: The name is taken.

@@ -165,7 +165,7 @@ class StreamSession:
         return stream.answer
 
     def ask_stream(self, question: str, **overrides: Any) -> AnswerStream:
-        """Like :meth:`ask`, with the text as it comes; see :class:`~hermes_like.answer.AnswerStream`."""
+        """Like :meth:`ask`, with the text as it comes."""
         self._require_open()
         started_s = time.perf_counter()
         if not question.strip():

@@ -42,7 +42,7 @@ class AttentionProbe:
         self.mass: dict[int, Tensor] = {}
 
     def add(self, layer_index: int, query: Tensor, key: Tensor, scaling: float) -> None:
-        """Read one layer: ``query [1, heads, nq, d]``, ``key [1, kv_heads, nk, d]``, both rotated."""
+        """Read one layer: rotated ``query [1, heads, nq, d]`` and ``key [1, kv_heads, nk, d]``."""
         if self.heads is not None and layer_index not in self.heads:
             return
         num_queries, num_keys = query.shape[2], key.shape[2]

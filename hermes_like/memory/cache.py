@@ -83,12 +83,12 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         return self._raw[:, :, : self.length]
 
     @property
-    def keys(self) -> Tensor:  # type: ignore[override]
+    def keys(self) -> Tensor:
         """Keys rotated to their positions, ``[1, kv_heads, length, head_dim]``."""
         return self._keys[:, :, : self.length]
 
     @property
-    def values(self) -> Tensor:  # type: ignore[override]
+    def values(self) -> Tensor:
         """Values, ``[1, kv_heads, length, head_dim]``."""
         return self._values[:, :, : self.length]
 

@@ -260,7 +260,8 @@ class DeviceMemory:
         """Bytes of the buffers by arithmetic: raw key, rotated key and value, position and id."""
         dims = self.adapter.dims
         per_slot = 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + 2 * 8
-        return sum(layer.capacity for layer in self.cache.layers) * per_slot
+        capacities: list[int] = [layer.capacity for layer in self.cache.layers]
+        return sum(capacities) * per_slot
 
     def check(self) -> None:
         """Prove the invariants; for tests and debugging.

@@ -27,7 +27,7 @@ class PositionScheme(ABC):
     def starts(self, positions: Sequence[Tensor]) -> list[int]:
         """First position of new tokens, per layer, given the positions of the occupied slots."""
 
-    def advance(self, end: int) -> None:
+    def advance(self, end: int) -> None:  # noqa: B027  (most schemes have no counter)
         """Tokens of the stream itself (not of a question) now reach up to ``end``, exclusive."""
 
     def reindex_due(self, positions: Sequence[Tensor]) -> bool:

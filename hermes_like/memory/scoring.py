@@ -134,4 +134,5 @@ def _embedding_attention(
         query.shape[0] // key.shape[0], dim=0
     )
     logits = query.float() @ keys.float().transpose(1, 2) * adapter.dims.head_dim**-0.5
-    return logits.softmax(-1).mean(0)
+    mass: Tensor = logits.softmax(-1).mean(0)
+    return mass

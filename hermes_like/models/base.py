@@ -55,7 +55,7 @@ class ModelDims:
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes of K and V of one token over all layers: 2 x layers x kv_heads x head_dim x bytes."""
+        """Bytes of K and V of one token: 2 x layers x kv_heads x head_dim x bytes."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
 
 

@@ -95,13 +95,11 @@ class LlavaOnevisionAdapter(ModelAdapter):
 
     @staticmethod
     def _refuse_partial_layers(config: Any) -> None:
-        partial = {t for t in getattr(config, "layer_types", ["full_attention"])} - {
-            "full_attention"
-        }
+        partial = set(getattr(config, "layer_types", ["full_attention"])) - {"full_attention"}
         if partial:
             raise ModelError(
-                f"the decoder has {', '.join(sorted(partial))} layers, which do not keep every token; "
-                "expected full_attention in every layer"
+                f"the decoder has {', '.join(sorted(partial))} layers, which do not keep every "
+                "token; expected full_attention in every layer"
             )
 
     @staticmethod
@@ -196,7 +194,7 @@ class LlavaOnevisionAdapter(ModelAdapter):
     # -- decoder ---------------------------------------------------------------------------------
 
     def forward(self, embeds: Tensor, cache: HierarchicalCache, *, logits: bool = False) -> Tensor:
-        """See :class:`ModelAdapter`. The library is given position 0 throughout; see ``cache.py``."""
+        """See :class:`ModelAdapter`. The library runs at position 0 throughout (``cache.py``)."""
         zeros = torch.zeros(1, embeds.shape[0], dtype=torch.int64, device=embeds.device)
         with torch.inference_mode():
             hidden = self._decoder(

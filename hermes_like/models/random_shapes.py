@@ -109,6 +109,8 @@ def build(
         vision_feature_layer=-1,
         vision_feature_select_strategy="full",
         tie_word_embeddings=False,
+        image_token_id=shape["text"]["vocab_size"] - 3,
+        video_token_id=shape["text"]["vocab_size"] - 2,
     )
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

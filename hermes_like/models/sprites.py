@@ -23,7 +23,7 @@ SPRITES_PROMPT = PromptTemplate(
 )
 
 #: Heads that training taught to look at the evidence (layer: query heads).
-EVIDENCE_HEADS = {4: (0, 1), 6: (0, 1)}
+EVIDENCE_HEADS: dict[int, tuple[int, ...]] = {4: (0, 1), 6: (0, 1)}
 
 
 class SpritesAdapter(LlavaOnevisionAdapter):

@@ -9,7 +9,7 @@ from hermes_like.policies.base import LayerView, RetentionPolicy, SelectionSpec
 
 
 class FullPolicy(RetentionPolicy):
-    """Keeps every token. Memory grows with the stream; use it for short streams and as a reference."""
+    """Keeps every token. Memory grows with the stream: for short streams and as a reference."""
 
     @property
     def selection(self) -> SelectionSpec:

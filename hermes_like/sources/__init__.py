@@ -14,8 +14,8 @@ from hermes_like.sources.video_file import READERS
 
 __all__ = ["READERS", "SOURCES", "FrameSource", "open_source"]
 
-#: How each kind of reference is opened. A name followed by a colon in a reference ("sprites:seed=3")
-#: chooses the kind; paths are ``file`` or ``folder``.
+#: How each kind of reference is opened. A name and a colon in a reference ("sprites:seed=3") choose
+#: the kind; paths are ``file`` or ``folder``.
 SOURCES: Registry[Callable[[str, SourceConfig], FrameSource]] = Registry(
     "kind of source",
     {
@@ -33,7 +33,7 @@ def open_source(reference: str | Path, config: SourceConfig | None = None) -> Fr
     """Open a source of frames.
 
     Args:
-        reference: Path of a video file or of a folder of pictures, or ``sprites:seed=3,frames=120``.
+        reference: Path of a video file or of a folder of pictures, or ``sprites:seed=3,frames=9``.
         config: Reader, wall time of second 0, watchdog; None: the defaults.
 
     Raises:

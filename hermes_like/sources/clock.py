@@ -65,7 +65,7 @@ class StreamClock:
         if self.num_estimated:
             fps = 1.0 / self.frame_s
             notes.append(
-                f"{self.num_estimated} frames had no time of their own; estimated at {fps:g} per second"
+                f"{self.num_estimated} frames had no time of their own; {fps:g} per second assumed"
             )
         if self.num_clamped:
             notes.append(f"{self.num_clamped} frames came with a time before their predecessor's")

@@ -11,7 +11,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 from hermes_like.config import SourceConfig
-from hermes_like.errors import SourceError
 from hermes_like.records import Frame, Image
 from hermes_like.sources.base import Wanted
 from hermes_like.sources.clock import StreamClock

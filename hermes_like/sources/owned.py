@@ -50,7 +50,7 @@ class OwnedSource(FrameSource):
     def _read(self, wanted: Wanted) -> Generator[Frame, None, None]:
         """Yield the wanted frames; runs under the lock, one step at a time."""
 
-    def _release(self) -> None:  # noqa: B027 - a source without handles has nothing to do
+    def _release(self) -> None:
         """Let go of native handles; called under the lock, maybe more than once."""
 
     def __iter__(self) -> Iterator[Frame]:
@@ -63,9 +63,7 @@ class OwnedSource(FrameSource):
             SessionStateError: The source was iterated before.
         """
         if not self._claim.acquire(blocking=False):
-            raise SessionStateError(
-                f"{self.name}: a source is read once, by one reader; open it again"
-            )
+            raise SessionStateError(f"{self.name}: a source is read once; open it again")
         return self._steps(self._read(wanted))
 
     def _steps(self, frames: Generator[Frame, None, None]) -> Iterator[Frame]:
@@ -77,7 +75,7 @@ class OwnedSource(FrameSource):
             yield frame
 
     def _step(self, frames: Generator[Frame, None, None]) -> Frame | None:
-        """Advance the reader once; None at the end. Releases at the end, on errors and if closed."""
+        """Advance the reader once; None, and handles released, at the end or if closed."""
         frame = None
         try:
             if not self._closed.is_set():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import av
 from av.error import FFmpegError
@@ -72,7 +72,7 @@ class PyAVSource(OwnedSource):
         """Declared length in seconds."""
         stream, container = self._stream, self._container
         if stream.duration:
-            return float(stream.duration * stream.time_base)
+            return float(stream.duration) * float(stream.time_base)
         if not container.duration or container.duration < 0:
             return None
         length_s = container.duration / 1e6
@@ -159,7 +159,7 @@ class PyAVSource(OwnedSource):
     def _to_image(self, picture: Any) -> Image:
         try:
             rgb = self._reformatter.reformat(picture, format="rgb24", threads=1)
-            image: Image = rgb.to_ndarray()
+            image = cast(Image, rgb.to_ndarray())
         except (FFmpegError, ValueError) as error:
             words = self._codec_words()
             raise SourceError(f"{self.name}: cannot convert to RGB ({words}): {error}") from error
@@ -176,7 +176,7 @@ class PyAVSource(OwnedSource):
         context = self._stream.codec_context
         return f"{context.name}, {context.pix_fmt or '?'}, {context.width}x{context.height}"
 
-    def warn_about_alpha(self, picture: Any) -> None:
+    def _warn_about_alpha(self, picture: Any) -> None:
         has_alpha = any(component.is_alpha for component in picture.format.components)
         if has_alpha or self._stream.metadata.get("alpha_mode") == "1":
             self.warn("transparency (alpha) is ignored; colours nobody saw may show")

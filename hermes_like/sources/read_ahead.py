@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Shared(Generic[T]):
-    """What the two threads share. The owner thread holds this only, so the rest can be collected."""
+    """What the two threads share; the owner thread holds nothing else of a :class:`ReadAhead`."""
 
     def __init__(self, max_items: int) -> None:
         self.max_items = max_items
@@ -64,7 +64,7 @@ def _run(shared: _Shared[T], items: Iterator[T]) -> None:
         for item in items:
             if not shared.put(item):
                 break
-    except BaseException as error:  # noqa: BLE001 - handed to the consumer, whatever it is
+    except BaseException as error:  # handed to the consumer, whatever it is
         shared.finish(error)
     else:
         shared.finish(None)

@@ -1,4 +1,4 @@
-"""One rotation step of our own: readers disagree about rotation, so no reader is trusted with it."""
+"""One rotation step of our own, because what PyAV reports about rotation it does not apply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def upright(image: Image, display_matrix: bytes | None) -> Image:
     Args:
         image: ``[H, W, 3]`` uint8.
         display_matrix: Nine int32 in native order, as FFmpeg gives them: a pixel at ``(x, y)``
-            is shown at ``(a x + c y, b x + d y)`` with ``a, b, _, c, d`` the first five; None: as is.
+            is shown at ``(a x + c y, b x + d y)``, with ``a, b, _, c, d`` the first five; None: as
+            it is.
 
     Returns:
         ``[H, W, 3]`` or ``[W, H, 3]`` uint8, contiguous.

@@ -10,8 +10,9 @@ from hermes_like.errors import SourceOpenError
 from hermes_like.registry import Registry
 from hermes_like.sources.base import FrameSource
 from hermes_like.sources.diagnose import check_file, open_error
+from hermes_like.sources.owned import OwnedSource
 
-Reader = Callable[[Path, SourceConfig], FrameSource]
+Reader = Callable[[Path, SourceConfig], OwnedSource]
 
 READERS: Registry[Reader] = Registry(
     "reader",
@@ -49,7 +50,7 @@ def open_video(reference: str, config: SourceConfig) -> FrameSource:
     return _open_with(config.reader, path, config)
 
 
-def _open_with(reader: str, path: Path, config: SourceConfig) -> FrameSource:
+def _open_with(reader: str, path: Path, config: SourceConfig) -> OwnedSource:
     try:
         return READERS.get(reader)(path, config)
     except ImportError as error:

@@ -88,6 +88,8 @@ def prompt_text(question: str, num_frames: int) -> str:
 
 def tokenizer_json() -> dict[str, Any]:
     """Return the content of ``tokenizer.json``."""
+    first = {"Sequence": {"id": "A", "type_id": 0}}
+    second = {"Sequence": {"id": "B", "type_id": 1}}
     return {
         "version": "1.0",
         "truncation": None,
@@ -97,13 +99,13 @@ def tokenizer_json() -> dict[str, Any]:
         "pre_tokenizer": {"type": "Whitespace"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "single": [first],
+            "pair": [first, second],
             "special_tokens": {},
         },
         "decoder": None,
         "model": {"type": "WordLevel", "vocab": vocabulary(), "unk_token": "<unk>"},
-    }  # fmt: skip
+    }
 
 
 def tokenizer_config() -> dict[str, Any]:

@@ -51,7 +51,10 @@ class BankFeatures:
         return cls(contents, state["features"].float().numpy())
 
     def tokens(
-        self, frames: Sequence[Sprites], token_frames: npt.NDArray[np.int64], rng: np.random.Generator
+        self,
+        frames: Sequence[Sprites],
+        token_frames: npt.NDArray[np.int64],
+        rng: np.random.Generator,
     ) -> FloatArray:
         """See :class:`~pipelines.sprites_training.features.FeatureSource`."""
         whole = np.stack([self._frame(sprites, rng) for sprites in frames])

@@ -68,9 +68,7 @@ class Batch:
     num_tokens: int
 
 
-def visibility(
-    times: Tensor, evict_times: Tensor, dialogues: Tensor, lengths: Tensor
-) -> Tensor:
+def visibility(times: Tensor, evict_times: Tensor, dialogues: Tensor, lengths: Tensor) -> Tensor:
     """Return who sees whom, ``[batch, tokens, tokens]`` bool.
 
     Args:

@@ -136,9 +136,7 @@ def standard_conditions() -> list[Condition]:
     return [*full, *lossy, *gaps, *apart, *longer]
 
 
-def examine(
-    answerer: StockAnswerer, condition: Condition, rng: np.random.Generator
-) -> list[Reply]:
+def examine(answerer: StockAnswerer, condition: Condition, rng: np.random.Generator) -> list[Reply]:
     """Draw one stream of a condition, show it, and ask about it."""
     story = condition.draw(rng, condition.num_frames)
     kept = _kept_slots(rng, condition)

@@ -57,6 +57,7 @@ class DecoderRun:
         processes: How many processes train.
         bank: File with tower features; None trains on the symbolic code.
         noise: Standard deviation of the noise on the code.
+        check_streams: Streams per length in the checks during training.
     """
 
     folder: Path
@@ -71,6 +72,7 @@ class DecoderRun:
     processes: int = 1
     bank: Path | None = None
     noise: float = 0.075
+    check_streams: int = 24
 
     CHECKPOINT_S = 120.0
     CHECK_S = 240.0
@@ -215,8 +217,10 @@ class _Trainer:
         if run.stop_at is None or self.rank:
             return
         left_s = seconds_until(run.stop_at)
-        decay_left_s = seconds_until(run.decay_at) if run.decay_at else left_s - (
-            run.decay_share * (time.monotonic() - self.started + left_s)
+        decay_left_s = (
+            seconds_until(run.decay_at)
+            if run.decay_at
+            else left_s - (run.decay_share * (time.monotonic() - self.started + left_s))
         )
         plan = replan(self.plan, self.step, self.speed.seconds_per_step, left_s, decay_left_s)
         self.plan = replace(plan, peak_rate=run.rate)
@@ -255,7 +259,7 @@ class _Trainer:
         """Answer fixed questions about complete videos with the averaged weights."""
         with self._averaged():
             for frames in (8, 16, 32):
-                tally = check(self.decoder, self.features, frames, num_streams=24)
+                tally = check(self.decoder, self.features, frames, self.run.check_streams)
                 self._write(
                     {
                         "step": self.step,
@@ -322,7 +326,7 @@ class _Order:
 
 def _draw_length(rng: np.random.Generator, curriculum: Curriculum) -> int:
     if not curriculum.is_grown:
-        return int(round(3 + (curriculum.max_frames - 3) * rng.random() ** 0.7))
+        return round(3 + (curriculum.max_frames - 3) * rng.random() ** 0.7)
     if rng.random() < 1 / 3:
         return int(rng.integers(24, 49))
     return int(rng.integers(2, 33))
@@ -388,8 +392,9 @@ def check(
         look_alike_share=0.0,
     )
     tally = Tally()
-    for _ in range(0, num_streams, 8):
-        samples = [build_sample(rng, num_frames, recipe) for _ in range(8)]
+    for start in range(0, num_streams, 8):
+        count = min(8, num_streams - start)
+        samples = [build_sample(rng, num_frames, recipe) for _ in range(count)]
         batch = collate(samples, features, rng)
         calm = replace(batch, targets=[])
         tally.add(batch.question_types, answer_hits(run_decoder(decoder, calm).logits, batch))

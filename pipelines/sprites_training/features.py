@@ -21,7 +21,10 @@ class FeatureSource(Protocol):
     dim: int
 
     def tokens(
-        self, frames: Sequence[Sprites], token_frames: npt.NDArray[np.int64], rng: np.random.Generator
+        self,
+        frames: Sequence[Sprites],
+        token_frames: npt.NDArray[np.int64],
+        rng: np.random.Generator,
     ) -> FloatArray:
         """Return ``[tokens, dim]`` float32.
 
@@ -42,7 +45,10 @@ class CodeFeatures:
         self.noise = noise
 
     def tokens(
-        self, frames: Sequence[Sprites], token_frames: npt.NDArray[np.int64], rng: np.random.Generator
+        self,
+        frames: Sequence[Sprites],
+        token_frames: npt.NDArray[np.int64],
+        rng: np.random.Generator,
     ) -> FloatArray:
         """See :class:`FeatureSource`."""
         codes = np.stack([frame_code(sprites) for sprites in frames])

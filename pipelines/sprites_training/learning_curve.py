@@ -18,7 +18,9 @@ def plot_learning_curve(log: Path, image: Path) -> None:
     records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     checks = [record for record in records if "check" in record]
     lengths = sorted({record["check_frames"] for record in checks})
-    figure, axes = plt.subplots(1, max(1, len(lengths)), figsize=(12, 4), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, max(1, len(lengths)), figsize=(12, 4), sharey=True, squeeze=False
+    )
     for axis, frames in zip(axes[0], lengths, strict=False):
         chosen = [record for record in checks if record["check_frames"] == frames]
         for group in GROUPS:

@@ -327,7 +327,9 @@ def _type_weights(group_weights: Mapping[Group, float]) -> npt.NDArray[np.float6
 # -- attention targets -------------------------------------------------------------------------
 
 
-def _wanted_events(view: _StoryView, event_sets: Sequence[Sequence[int]], length: int) -> FloatArray:
+def _wanted_events(
+    view: _StoryView, event_sets: Sequence[Sequence[int]], length: int
+) -> FloatArray:
     """Weight 1 on every token of the given events (``held`` indices); on ``<bos>`` if none."""
     member = np.zeros((len(event_sets), len(view.held.events) + 2), dtype=np.float32)
     for row, events in enumerate(event_sets):

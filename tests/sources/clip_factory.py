@@ -93,9 +93,7 @@ def write_clip(path: Path, spec: ClipSpec | None = None, **changes: Any) -> Path
 
     spec = spec or ClipSpec(**changes)
     times = spec.times_s or [i / spec.fps for i in range(len(spec.numbers))]
-    with av.open(
-        str(path), "w", format=spec.muxer, options=spec.muxer_options
-    ) as container:
+    with av.open(str(path), "w", format=spec.muxer, options=spec.muxer_options) as container:
         streams = [_add_video_stream(container, spec) for _ in range(spec.num_video_streams)]
         audio = _add_audio_stream(container) if spec.has_audio else None
         container.start_encoding()

@@ -1,0 +1,76 @@
+"""Random life of a memory under every policy and position scheme; ``check()`` after every step."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hermes_like.config import MemoryConfig
+from hermes_like.policies import POLICIES
+from tests.memory.streams import append, ask_logits, images, memory
+
+VARIANTS: dict[str, dict[str, object]] = {
+    **{name: {} for name in POLICIES.names()},
+    "hermes_paper": {"summary": "appended", "frame_quota": 0, "guidance": "separate"},
+    "hermes_released": {
+        "summary": "appended", "frame_quota": 0, "guidance": "separate",
+        "attention": "embedding", "smoothing_alignment": "index",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("positions", ["right_aligned", "global", "released"])
+@pytest.mark.parametrize("variant", sorted(VARIANTS))
+def test_random_steps_keep_all_invariants(tiny, variant: str, positions: str) -> None:
+    rng = random.Random(f"{variant} {positions}")
+    name = variant.split("_")[0] if variant.startswith("hermes") else variant
+    config = MemoryConfig(positions=positions, protected_frames=rng.choice([0, 1, 2]))
+    limit = None if name == "full" else 60
+    mine = memory(tiny, name, resident=limit, config=config, **VARIANTS[variant])
+    for step in range(30):
+        action = rng.choice(["frames", "frames", "compact", "ask"])
+        if action == "frames":
+            append(mine, images(rng.randint(1, 4), seed=step), chunk=rng.choice([1, 4]))
+        elif action == "compact":
+            mine.compact()
+            if limit is not None:
+                assert max(mine.cache.lengths) <= limit + len(tiny.prefix_ids())
+        else:
+            ask_logits(mine, [40 + step])
+        mine.check()
+    assert mine.cache.num_bytes == mine.expected_bytes()
+    assert len(mine.frames) == len(mine.resident_frames())
+
+
+def test_check_notices_a_chained_rotation(tiny) -> None:
+    """The invariant is not empty: a key turned in place is found."""
+    mine = memory(tiny, "window")
+    append(mine, images(8))
+    mine.cache.layers[3].keys.mul_(1.001)
+    with pytest.raises(AssertionError, match="layer 3: rotated key"):
+        mine.check()
+
+
+def test_check_notices_a_lost_summary(tiny) -> None:
+    mine = memory(tiny, "hermes")
+    append(mine, images(12))
+    mine.compact()
+    mine.check()
+    mine.compactor.summaries[9].clear()
+    with pytest.raises(AssertionError, match="layer 9: unknown summary"):
+        mine.check()
+
+
+def test_weighted_summary_counts_everything_that_went(tiny) -> None:
+    mine = memory(tiny, "hermes", resident=30)
+    for segment in range(4):
+        append(mine, images(4, seed=segment))
+        mine.compact()
+    seen = mine.num_frames * tiny.dims.tokens_per_frame
+    for stats, known in zip(mine.layer_stats(), mine.compactor.summaries, strict=True):
+        if stats.band == "deep":
+            (summary,) = known.values()
+            assert summary.count == seen - stats.short - stats.mid
+        else:
+            assert not known
