@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+
+import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -19,3 +22,15 @@ def pytest_runtest_setup() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def sprites_video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A 24-second video of the sprites world; its first 12 seconds show a red star on the left."""
+    from hermes_like.sprites.video import write_story_video
+    from hermes_like.sprites.world import Event, Sprite, Story
+
+    star = Event((Sprite("star", "red", "left"),), 12)
+    ring = Event((Sprite("ring", "blue", "right"),), 12)
+    path = tmp_path_factory.mktemp("videos") / "sprites.mp4"
+    return write_story_video(Story((star, ring)), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,15 +67,12 @@ def held_frames(session: StreamSession) -> dict[Band, Held]:
     from hermes_like.memory.provenance import frames_of
 
     memory = session.memory
-    counts: dict[Band, dict[int, int]] = {}
-    layers: dict[Band, int] = {}
+    counts: dict[Band, Counter[int]] = {}
+    layers: Counter[Band] = Counter()
     for band, slots in zip(memory.compactor.bands, memory.cache.layers, strict=True):
-        layers[band] = layers.get(band, 0) + 1
+        layers[band] += 1
         frames = frames_of(slots.ids, memory.tokens_per_frame)
-        values, numbers = frames[frames >= 0].unique(return_counts=True)
-        total = counts.setdefault(band, {})
-        for frame, number in zip(values.tolist(), numbers.tolist(), strict=True):
-            total[frame] = total.get(frame, 0) + number
+        counts.setdefault(band, Counter()).update(frames[frames >= 0].tolist())
     return {
         band: Held(
             np.array([memory.frames[frame].pts_s for frame in sorted(total)], dtype=np.float64),

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import typer
+from tqdm import tqdm
 
 from hermes_like.records import Answer, Evidence
 
@@ -37,7 +38,12 @@ def answer_json(answer: Answer) -> str:
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Write an answer to stdout."""
+    """Write an answer to stdout, without breaking a progress bar."""
+    with tqdm.external_write_mode():
+        _write_answer(answer, as_json)
+
+
+def _write_answer(answer: Answer, as_json: bool) -> None:
     if as_json:
         typer.echo(answer_json(answer))
         return
@@ -55,7 +61,8 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def _span(evidence: Evidence) -> str:
-    text = f"{clock(evidence.start_s)}-{clock(evidence.end_s)} ({evidence.score:.0%})"
+    times = [clock(evidence.start_s), clock(evidence.end_s)]
+    text = f"{'-'.join(dict.fromkeys(times))} ({evidence.score:.0%})"
     if evidence.wall_time is not None:
         text += f" on {evidence.wall_time.isoformat(sep=' ', timespec='seconds')}"
     return text

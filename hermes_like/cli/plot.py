@@ -78,7 +78,7 @@ def _draw_legend(figure: Figure, axes: Axes) -> None:
     axes.set_ylabel("slots per layer, mean")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
-        handles[::-1], labels[::-1], loc="outside upper right", ncols=len(labels), frameon=False
+        handles[::-1], labels[::-1], loc="outside lower center", ncols=len(labels), frameon=False
     )
 
 
@@ -87,7 +87,7 @@ def _draw_held(
 ) -> None:
     """Heat maps: at stream time x, how many tokens of moment y a layer holds."""
     times = _times(moments)
-    edges = np.linspace(0.0, max(times[-1], 1e-9), 1 + min(MAX_ROWS, 1 + int(len(moments) * 0.7)))
+    edges = _row_edges(moments[-1])
     maps = {band: _held_map(moments, band, edges) for band in bands}
     top = max(float(values.max()) for values in maps.values()) or 1.0
     mesh: Any = None
@@ -105,6 +105,15 @@ def _draw_held(
     row[0].set_ylabel("moments still held (s)")
     row[0].set_xlim(times[0], max(times[-1], times[0] + 1e-9))
     figure.colorbar(mesh, ax=list(row), label="tokens per layer", pad=0.01, aspect=30)
+
+
+def _row_edges(last: Moment) -> FloatArray:
+    """Borders of the rows: all rows stand for the same number of frames."""
+    num_frames, end_s = max(last.stats.num_frames, 2), max(last.stats.stream_s, 1e-9)
+    frames_per_row = -(-num_frames // MAX_ROWS)
+    step = frames_per_row * end_s / (num_frames - 1)
+    rows = -(-num_frames // frames_per_row)
+    return (np.arange(rows + 1) * step - 0.5 * end_s / (num_frames - 1)).astype(np.float64)
 
 
 def _held_map(moments: Sequence[Moment], band: Band, edges: FloatArray) -> FloatArray:

@@ -61,17 +61,20 @@ def print_stats(stats: SessionStats, console: Console) -> None:
         f"{stats.num_frames} frames, {stats.num_segments} segments, {clock(stats.stream_s)} of "
         f"video; fullest layer so far: {stats.peak_slots} slots ({cap})",
         highlight=False,
+        soft_wrap=True,
     )
     agree = "equals" if stats.device_bytes == stats.expected_bytes else "does NOT equal"
     console.print(
         f"cache {size(stats.device_bytes)} on the device: {stats.device_bytes} bytes, which "
         f"{agree} slots x shapes, {stats.expected_bytes}",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(
         f"time for vision {stats.vision_s:.2f} s, prefill {stats.prefill_s:.2f} s, "
         f"scoring {stats.scoring_s:.2f} s, compaction {stats.compaction_s:.2f} s",
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -91,6 +94,6 @@ def _layer_row(layer: LayerStats, device_tokens: int | None) -> list[str]:
     oldest = "-" if layer.oldest_s is None else clock(layer.oldest_s)
     row = [str(layer.layer_index), layer.band, *map(str, counts), oldest]
     if device_tokens is not None:
-        filled = round(20 * layer.slots / device_tokens)
-        row.append("█" * filled + "░" * (20 - filled))
+        filled = round(10 * layer.slots / device_tokens)
+        row.append("█" * filled + "░" * (10 - filled))
     return row

@@ -43,7 +43,7 @@ def watching(
             sampled(source, config.source) as feed,
         ):
             yield session, _with_progress(feed, source.duration_s, show_progress)
-            for warning in source.warnings:
+            for warning in feed.warnings:
                 typer.echo(f"warning: {warning}", err=True)
 
 
@@ -77,6 +77,5 @@ def _with_progress(
     ) as bar:
         for count, frame in enumerate(frames, start=1):
             yield frame
-            bar.n = min(frame.pts_s, duration_s) if duration_s else frame.pts_s
             bar.set_postfix_str(f"{count} frames", refresh=False)
-            bar.update(0)
+            bar.update(frame.pts_s - bar.n)

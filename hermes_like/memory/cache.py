@@ -62,11 +62,13 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
     def _allocate(self, capacity: int) -> None:
         heads, channels = self._shape
         shape = (1, heads, capacity, channels)
-        self._raw = torch.empty(shape, dtype=self._dtype, device=self._device)
-        self._keys = torch.empty(shape, dtype=self._dtype, device=self._device)
-        self._values = torch.empty(shape, dtype=self._dtype, device=self._device)
-        self._positions = torch.empty(capacity, dtype=torch.int64, device=self._device)
-        self._ids = torch.empty(capacity, dtype=torch.int64, device=self._device)
+        # Inference tensors could not be written to when compaction runs outside a forward pass.
+        with torch.inference_mode(False):
+            self._raw = torch.empty(shape, dtype=self._dtype, device=self._device)
+            self._keys = torch.empty(shape, dtype=self._dtype, device=self._device)
+            self._values = torch.empty(shape, dtype=self._dtype, device=self._device)
+            self._positions = torch.empty(capacity, dtype=torch.int64, device=self._device)
+            self._ids = torch.empty(capacity, dtype=torch.int64, device=self._device)
 
     @property
     def _buffers(self) -> tuple[Tensor, ...]:

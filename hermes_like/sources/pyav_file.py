@@ -26,12 +26,12 @@ from hermes_like.sources.diagnose import (
     open_error,
     why_unreadable,
 )
+from hermes_like.sources.key_frame_gate import KeyFrameGate
 from hermes_like.sources.owned import OwnedSource
 from hermes_like.sources.upright import upright
 
-#: Streams without key frames exist (rolling refresh): pictures are awaited no longer than this.
-MAX_WAIT_FRAMES = 300
 _MAX_READ_ERRORS = 16
+_MAX_ORDERS = 4096
 _EARLY_END_S = 0.5
 _MAX_THREADS = 4
 
@@ -53,9 +53,11 @@ class PyAVSource(OwnedSource):
         try:
             self._stream = self._choose_stream(path)
             self._start_s = _start_s(self._stream)
+            self._duration_s = _duration_s(self._container, self._stream, self._start_s)
+            self._is_length_declared = _declares_length(self._container, self._stream)
             self._clock = StreamClock(float(self._stream.guessed_rate or 0))
             self._reformatter = VideoReformatter()
-            self._num_damaged = 0
+            self._gate = KeyFrameGate()
             self._last_duration_s = 0.0
             self._pictures = self._decode()
             self._first = next(self._pictures, None)
@@ -70,13 +72,12 @@ class PyAVSource(OwnedSource):
     @property
     def duration_s(self) -> float | None:
         """Declared length in seconds."""
-        stream, container = self._stream, self._container
-        if stream.duration:
-            return float(stream.duration) * float(stream.time_base)
-        if not container.duration or container.duration < 0:
-            return None
-        length_s = container.duration / 1e6
-        return length_s - self._start_s if "matroska" in container.format.name else length_s
+        return self._duration_s
+
+    @property
+    def num_dropped(self) -> int:
+        """Frames left out because they build on damaged or missing ones."""
+        return self._gate.num_dropped
 
     def _release(self) -> None:
         self._container.close()
@@ -105,34 +106,33 @@ class PyAVSource(OwnedSource):
             self.warn(f"{len(streams)} video streams; only stream {stream.index} is read")
         if stream.codec_context is None:
             raise open_error(path, "there is no decoder for its video codec")
-        stream.thread_type = "AUTO"
+        stream.thread_type = "SLICE"  # frame threads would report damage late, or not at all
         stream.codec_context.thread_count = _MAX_THREADS
         return stream
 
     def _decode(self) -> Iterator[Any]:
         """Yield the decoded pictures that can be trusted, in order of presentation."""
-        is_waiting: bool | None = None
-        num_waited = 0
-        for packet in self._packets():
-            if is_waiting is None:
-                is_waiting = packet is not None and not packet.is_keyframe
+        orders: dict[int | None, int] = {}
+        is_started = False
+        self._gate.wait()
+        for order, packet in enumerate(self._packets()):
+            is_started = is_started or packet is None or self._gate.passes(packet.is_keyframe)
+            if not is_started:
+                continue
+            if packet is not None and len(orders) < _MAX_ORDERS:
+                orders[packet.pts] = order
             try:
                 pictures = self._stream.codec_context.decode(packet)
             except FFmpegError:
-                self._num_damaged += 1
-                is_waiting, num_waited = True, 0
+                self._gate.damage(order)
                 continue
             for picture in pictures:
+                own_order = orders.pop(picture.pts, None)
                 if picture.is_corrupt:
-                    self._num_damaged += 1
-                    is_waiting, num_waited = True, 0
-                elif picture.key_frame or num_waited >= MAX_WAIT_FRAMES:
-                    is_waiting, num_waited = False, 0
-                if is_waiting:
-                    num_waited += 1
-                    self._num_dropped += 1
-                    continue
-                yield picture
+                    self._gate.damage(own_order)
+                is_key = picture.key_frame and not picture.is_corrupt
+                if self._gate.passes(is_key, own_order):
+                    yield picture
 
     def _packets(self) -> Iterator[Any]:
         """Yield packets, and at the end None, which makes the decoder give what it still holds."""
@@ -148,7 +148,7 @@ class PyAVSource(OwnedSource):
                 raise SourceError(f"{self.name}: {error.strerror or error}") from error
             except FFmpegError:
                 num_errors += 1
-                self._num_damaged += 1
+                self._gate.damage(None)
         yield None
 
     def _seconds(self, picture: Any, ticks: int | None, start_s: float = 0.0) -> float | None:
@@ -185,13 +185,13 @@ class PyAVSource(OwnedSource):
         """Say at the end what was repaired, left out or missing."""
         for note in self._clock.notes():
             self.warn(note)
-        if self._num_damaged or self._num_dropped:
+        if self._gate.num_damaged or self._gate.num_dropped:
             self.warn(
-                f"{self._num_damaged} damaged packets; {self._num_dropped} frames that build on "
-                "damaged or missing ones were left out"
+                f"{self._gate.num_damaged} damaged packets; {self._gate.num_dropped} frames that "
+                "build on damaged or missing ones were left out"
             )
         end_s = (self._clock.last_s or 0.0) + max(self._last_duration_s, self._clock.frame_s)
-        declared_s = self.duration_s if _declares_length(self._container, self._stream) else None
+        declared_s = self._duration_s if self._is_length_declared else None
         if declared_s is not None and end_s < declared_s - _EARLY_END_S:
             self.warn(f"readable up to {end_s:.2f} s of the {declared_s:.2f} s it declares")
 
@@ -208,6 +208,15 @@ def _open_container(path: Path) -> Any:
 
 def _start_s(stream: Any) -> float:
     return float(stream.start_time * stream.time_base) if stream.start_time else 0.0
+
+
+def _duration_s(container: Any, stream: Any, start_s: float) -> float | None:
+    if stream.duration:
+        return float(stream.duration) * float(stream.time_base)
+    if not container.duration or container.duration < 0:
+        return None
+    length_s = float(container.duration) / 1e6
+    return length_s - start_s if "matroska" in container.format.name else length_s
 
 
 def _declares_length(container: Any, stream: Any) -> bool:

@@ -1,6 +1,6 @@
 """Training of the vision half on single frames: a side head at first, then the feature code too.
 
-    python -m pipelines.sprites_training.tower --steps 15000 --out runs/sprites/tower
+    python -m pipelines.sprites_training.tower --steps 8000 --out runs/sprites/tower
 
 Stops on steps and resumes from its checkpoint. Intermediate weights appear as
 ``tower.safetensors`` as soon as the projector knows the code; the file ``READY`` marks the end.
@@ -63,15 +63,15 @@ class TowerPlan:
         mining_start: When hard frames are preferred and standard sizes become frequent.
     """
 
-    num_steps: int = 15_000
+    num_steps: int = 8_000
     seed: int = 7
     batch_frames: int = 96
-    fresh_frames: int = 34
+    fresh_frames: int = 28
     pool_frames: int = 12_000
     muon_lr: float = 0.02
     adamw_lr: float = 2e-3
-    code_start: float = 0.14
-    decay_start: float = 0.4
+    code_start: float = 0.19
+    decay_start: float = 0.35
     mining_start: float = 0.6
 
 
@@ -85,10 +85,10 @@ def learning_rate_factor(plan: TowerPlan, step: int) -> float:
 
 def training_style(plan: TowerPlan, step: int) -> RenderStyle:
     """Return the style of fresh frames at a step; noise is added when a frame is used."""
-    style = clean(TRAINING)
-    if step >= plan.mining_start * plan.num_steps:
-        return replace(style, free_size_rate=0.4)
-    return style
+    if step < plan.code_start * plan.num_steps:
+        return clean(TRAINING)
+    is_mining = step >= plan.mining_start * plan.num_steps
+    return replace(clean(TRAINING), free_size_rate=0.3 if is_mining else 0.5)
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class TowerTraining:
         self.rng = np.random.default_rng(plan.seed)
         self.noise = NoiseBank(np.random.default_rng(plan.seed + 1))
         matrices, others = _split_parameters(self.vision, self.head)
-        self.muon = Muon(matrices, lr=plan.muon_lr, weight_decay=0.02)
+        self.muon = Muon(matrices, lr=plan.muon_lr, weight_decay=0.02, num_iterations=4)
         self.adamw = torch.optim.AdamW(
             others, lr=plan.adamw_lr, betas=(0.9, 0.98), weight_decay=0.02, foreach=True
         )
@@ -171,7 +171,7 @@ class TowerTraining:
             return Losses(facts, facts, None)
         tokens = self.vision.multi_modal_projector.linear_2(activations)
         error = (tokens - batch.codes[:, None]).square().mean(dim=(1, 2)) / self.code_scale
-        weight = 4.0 if self.is_mining else 2.0
+        weight = 6.0 if self.is_mining else 3.0
         return Losses(facts + weight * error, facts, error)
 
     def train_step(self) -> dict[str, float]:

@@ -44,7 +44,9 @@ class RecordedAdapter(LlavaOnevisionAdapter):
     guidance_separator = "separator"
 
     def encode_text(self, text: str) -> list[int]:
-        separator = set(META["ids"]["mixed"]) - set(META["ids"]["local"]) - set(META["ids"]["global"])
+        separator = (
+            set(META["ids"]["mixed"]) - set(META["ids"]["local"]) - set(META["ids"]["global"])
+        )
         return sorted(separator) if text == "separator" else list(META["ids"][text])
 
     def prefix_ids(self) -> list[int]:

@@ -24,7 +24,9 @@ def test_a_thousand_moves_cost_one_cast(tiny) -> None:
     for _ in range(MOVES):
         new = torch.randint(0, 4000, (24,), generator=generator)
         chained = _turn_by_difference(chained, slots.positions, new, tiny.rotary)
-        slots.rewrite(slots.raw_keys.clone(), slots.values.clone(), new, slots.ids.clone(), tiny.rotary)
+        slots.rewrite(
+            slots.raw_keys.clone(), slots.values.clone(), new, slots.ids.clone(), tiny.rotary
+        )
     exact = rotate(raw.float(), tiny.rotary(slots.positions))
     error = (slots.keys.float() - exact).abs().max()
     assert error < CAST_ERROR

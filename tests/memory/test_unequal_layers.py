@@ -34,7 +34,9 @@ class Reference:
         self.raw: list[Tensor] = [torch.empty(2, 0, self.dims.head_dim) for _ in range(layers)]
         self.values: list[Tensor] = [torch.empty(2, 0, self.dims.head_dim) for _ in range(layers)]
 
-    def run(self, embeds: Tensor, own: Tensor, positions: list[Tensor], visible: list[Tensor]) -> Tensor:
+    def run(
+        self, embeds: Tensor, own: Tensor, positions: list[Tensor], visible: list[Tensor]
+    ) -> Tensor:
         """New tokens at ``own`` positions; old ones at per-layer positions, seen where visible."""
         x = embeds
         new = embeds.shape[0]
@@ -52,7 +54,7 @@ class Reference:
             groups = q.shape[0] // keys.shape[0]
             logits = queries @ keys.repeat_interleave(groups, 0).mT / math.sqrt(self.dims.head_dim)
             allowed = torch.ones(new, where.shape[0], dtype=torch.bool).tril(where.shape[0] - new)
-            allowed[:, : -new] &= visible[index]
+            allowed[:, :-new] &= visible[index]
             weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
             out = weights @ self.values[index].repeat_interleave(groups, 0)
             x = x + layer.self_attn.o_proj(out.transpose(0, 1).flatten(1))
@@ -63,7 +65,9 @@ class Reference:
 @pytest.mark.parametrize("positions", ["right_aligned", "global", "released"])
 def test_unequal_layers_equal_a_masked_reference(tiny, positions: str) -> None:
     """After every compaction each layer holds other tokens; new frames and text still agree."""
-    config = MemoryConfig(positions=positions, reindex="eager" if positions == "released" else "lazy")
+    config = MemoryConfig(
+        positions=positions, reindex="eager" if positions == "released" else "lazy"
+    )
     mine = memory(tiny, "hermes", resident=45, config=config, summary="none", recency_weight=0.5)
     reference = Reference(tiny)
     prefix = tiny.embed_text(tiny.prefix_ids())

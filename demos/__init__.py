@@ -1,0 +1,1 @@
+"""Demonstrations of the library. Nothing in ``hermes_like`` depends on them."""
