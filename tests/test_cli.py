@@ -223,9 +223,5 @@ def test_clock(seconds: float, text: str) -> None:
 
 
 def test_size() -> None:
-    assert [size(n) for n in (5, 2048, 5 << 20, 3 << 30)] == [
-        "5 B",
-        "2.0 KiB",
-        "5.0 MiB",
-        "3.0 GiB",
-    ]
+    sizes = [size(number) for number in (5, 2048, 5 << 20, 3 << 30)]
+    assert sizes == ["5 B", "2.0 KiB", "5.0 MiB", "3.0 GiB"]

@@ -39,7 +39,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,

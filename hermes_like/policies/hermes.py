@@ -31,7 +31,7 @@ class HermesPolicy(RetentionPolicy):
         return SelectionSpec(
             frame_quota=self.config.frame_quota,
             summary=self.config.summary,
-            trigger_includes_prefix=self.config.summary == "appended",
+            trigger_includes_prefix=self.config.trigger_includes_prefix,
         )
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hermes_like.config import ModelConfig
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.random_shapes import load
-from hermes_like.config import ModelConfig
 
 TINY = "random:llava-onevision-tiny"
 

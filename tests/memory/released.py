@@ -15,26 +15,16 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from hermes_like.config import MemoryConfig, PolicyConfig
+from hermes_like.config import MemoryConfig
 from hermes_like.memory.budget import Budget
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.policies import POLICIES
+from hermes_like.presets import load_config
 
 DATA = Path(__file__).parent.parent / "data" / "hermes_released"
 META = json.loads((DATA / "meta.json").read_text())
-RELEASED_POLICY = PolicyConfig(
-    name="hermes",
-    attention="embedding",
-    guidance="separate",
-    recency_weight=1.0,
-    recency_weight_drop=0.9,
-    recency_rate=20.0,
-    recency_rate_drop=19.5,
-    smoothing_alignment="index",
-    summary="appended",
-    frame_quota=0,
-)
+RELEASED_POLICY = load_config("hermes_released", env={}).policy
 
 
 class RecordedAdapter(LlavaOnevisionAdapter):

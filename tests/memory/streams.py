@@ -38,7 +38,7 @@ def memory(
 
 
 def append(target: DeviceMemory, pictures: list[Image], chunk: int = 1) -> Tensor:
-    """Prefill pictures, ``chunk`` frames per pass; returns their embeddings ``[tokens, hidden]``."""
+    """Prefill pictures, ``chunk`` frames per pass; returns embeddings ``[tokens, hidden]``."""
     tokens = target.adapter.embed_frames(pictures)
     for start in range(0, len(pictures), chunk):
         part = tokens[start : start + chunk]

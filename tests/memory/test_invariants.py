@@ -8,16 +8,18 @@ import pytest
 
 from hermes_like.config import MemoryConfig
 from hermes_like.policies import POLICIES
+from hermes_like.presets import load_config
 from tests.memory.streams import append, ask_logits, images, memory
+
+def switches(preset: str) -> dict[str, object]:
+    """Policy fields of a preset."""
+    return load_config(preset, env={}).policy.model_dump(exclude={"name"})
+
 
 VARIANTS: dict[str, dict[str, object]] = {
     **{name: {} for name in POLICIES.names()},
-    "hermes_paper": {"summary": "appended", "frame_quota": 0, "guidance": "separate"},
-    "hermes_released": {
-        "summary": "appended", "frame_quota": 0, "guidance": "separate",
-        "attention": "embedding", "smoothing_alignment": "index",
-    },
-}  # fmt: skip
+    **{name: switches(name) for name in ("hermes_paper", "hermes_released")},
+}
 
 
 @pytest.mark.parametrize("positions", ["right_aligned", "global", "released"])

@@ -85,7 +85,7 @@ def test_layers_that_drop_tokens_are_refused() -> None:
 def test_unknown_shape_and_device_are_told() -> None:
     with pytest.raises(ConfigError, match="did you mean 'llava-onevision-7b'"):
         load_model("random:llava-onevision-7")
-    with pytest.raises(ModelError, match="model.device: 'nonsense'"):
+    with pytest.raises(ModelError, match=r"model\.device: 'nonsense'"):
         load_model(ModelConfig(name="random:llava-onevision-tiny", device="nonsense"))
 
 
