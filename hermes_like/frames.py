@@ -27,7 +27,7 @@ TOLERANCE_S = 0.001
 #: Pictures are compared on a grid of at most about this many points per side.
 _COMPARE_SIDE = 256
 
-_JOIN_S = 0.8
+_JOIN_S = 0.4
 
 
 class TimeSampler:
@@ -105,7 +105,6 @@ class FrameFeed:
         self.source = source
         self._sampler = TimeSampler(config.sample_fps)
         self._duplicates = DuplicateFilter(config.duplicate_threshold)
-        self._num_left = 0
         frames = _selected(source, self._sampler, self._duplicates, config.skip_duplicates)
         self._ahead = ReadAhead(frames, config.read_ahead_frames, f"frames of {source.name}")
 
@@ -135,7 +134,7 @@ class FrameFeed:
     @property
     def num_dropped(self) -> int:
         """Frames lost: damaged ones of the source, and those read ahead that nobody took."""
-        return self.source.num_dropped + self._ahead.num_waiting
+        return self.source.num_dropped + self._ahead.num_left
 
     @property
     def warnings(self) -> tuple[str, ...]:

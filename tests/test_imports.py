@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -65,6 +68,9 @@ CONFINED: dict[str, tuple[str, ...]] = {
         "hermes_like.server*",
     ),
 }
+OWN = ("hermes_like", "pipelines", "demos")
+#: Module to distribution, where the names differ.
+DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python", "faiss": "faiss-cpu", "yaml": "pyyaml"}
 #: Modules that load without torch, so that the command line and the sprites world stay quick.
 TORCH_FREE = (
     "hermes_like",
@@ -83,7 +89,7 @@ TORCH_FREE = (
 def modules() -> dict[str, Path]:
     """Dotted name to file of everything that is not a test."""
     found = {}
-    for folder in ("hermes_like", "pipelines", "demos"):
+    for folder in OWN:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -98,8 +104,13 @@ def rank(module: str) -> int:
     return next(value for pattern, value in RANKS if fnmatch(module, pattern))
 
 
-def imports(module: str) -> Iterator[str]:
-    """Modules that a module imports, lazily or not; imports for type checking do not count."""
+def imports(module: str, *, lazy: bool = True) -> Iterator[str]:
+    """Modules that a module imports; imports for type checking do not count.
+
+    Args:
+        module: Name of a module of ours.
+        lazy: Whether imports inside functions count.
+    """
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     typing_only = {
         inner
@@ -108,7 +119,7 @@ def imports(module: str) -> Iterator[str]:
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if lazy else tree.body:
         if node in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -129,7 +140,7 @@ def package(module: str) -> str:
 def is_allowed(importer: str, imported: str) -> bool:
     """Whether the table lets one module of ours import another."""
     own, other = rank(importer), rank(imported)
-    if package(importer) == package(imported):
+    if package(importer) == package(imported) and not importer.endswith(".base"):
         return True
     if other > own or (other == own and own not in SAME_RANK):
         return False
@@ -152,6 +163,30 @@ def test_libraries_stay_where_they_belong(module: str) -> None:
         allowed = CONFINED.get(name.split(".")[0])
         if allowed is not None:
             assert any(fnmatch(module, pattern) for pattern in allowed), f"{module} imports {name}"
+
+
+def test_no_cycles() -> None:
+    """Modules can be put in an order in which each is loaded after those it loads."""
+    graph = {
+        module: {name for name in imports(module, lazy=False) if name in MODULES}
+        for module in MODULES
+    }
+    assert set(TopologicalSorter(graph).static_order()) == set(MODULES)
+
+
+def test_every_library_is_declared() -> None:
+    """What the package imports is among its dependencies, under the name of its distribution."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = {
+        re.split(r"[^\w-]", requirement)[0]
+        for requirement in [*project["dependencies"], *extras["plot"], *extras["demo"]]
+    }
+    for module in MODULES:
+        for name in imports(module):
+            top = name.split(".")[0]
+            if top not in sys.stdlib_module_names and top not in OWN:
+                assert DISTRIBUTIONS.get(top, top) in declared, f"{module} imports {top}"
 
 
 def test_nothing_imports_the_command_line() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from hermes_like.config import MemoryConfig
+from hermes_like.errors import BudgetError
 from hermes_like.memory import provenance
 from hermes_like.memory.attention import AttentionProbe
 from hermes_like.memory.budget import Budget, plan_budget
@@ -149,12 +150,25 @@ class DeviceMemory:
 
         Returns:
             ``[vocab]`` logits or an empty tensor.
+
+        Raises:
+            BudgetError: A cap would be passed, or the model's last position.
         """
         starts = self.scheme.starts([slots.positions for slots in cache.layers])
+        self._require_positions(max(starts) + embeds.shape[0])
         offsets = torch.arange(embeds.shape[0], device=embeds.device)
         shared = {start: offsets + start for start in set(starts)}
         with cache.step([shared[s] for s in starts], ids, probe):
             return self.adapter.forward(embeds, cache, logits=logits)
+
+    def _require_positions(self, end: int) -> None:
+        """A model runs past the positions it was trained for without complaint; we do not."""
+        if end > self.adapter.dims.max_positions:
+            raise BudgetError(
+                f"position {end - 1} lies past the model's last, "
+                f"{self.adapter.dims.max_positions - 1}; expected a smaller memory.device_tokens, "
+                "a larger memory.reindex_margin, or a policy that evicts"
+            )
 
     def append_frames(
         self,

@@ -16,7 +16,7 @@ from hermes_like.config import ModelConfig
 from hermes_like.errors import ConfigError
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import resolve_device, resolve_dtype
-from hermes_like.models.text import ByteTokenizer
+from hermes_like.models.text import ByteTokenizer, HashTokenizer, TextCodec
 from hermes_like.registry import unknown_name
 
 _VISION = {
@@ -90,12 +90,9 @@ def load(config: ModelConfig, *, seed: int = 0) -> LlavaOnevisionAdapter:
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
     model = build(SHAPES[shape], device=device, dtype=dtype, seed=seed)
-    return LlavaOnevisionAdapter(
-        model,
-        ByteTokenizer(),
-        name=config.name,
-        eos_ids=frozenset({SHAPES[shape]["text"]["vocab_size"] - 1}),
-    )
+    vocab_size: int = SHAPES[shape]["text"]["vocab_size"]
+    text: TextCodec = ByteTokenizer() if vocab_size < 1000 else HashTokenizer(vocab_size)
+    return LlavaOnevisionAdapter(model, text, name=config.name, eos_ids=frozenset({vocab_size - 1}))
 
 
 def build(

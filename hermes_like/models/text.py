@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -35,8 +37,31 @@ class HubTokenizer:
         return set(self.tokenizer.get_vocab())
 
 
+class HashTokenizer:
+    """One id per word or mark, by hash, for large random models.
+
+    Words mean nothing there, but prompts get about as many tokens as a trained tokenizer gives
+    plain English, which is what timings depend on.
+
+    Args:
+        vocab_size: Ids are below this.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+
+    def encode(self, text: str) -> list[int]:
+        """See :class:`TextCodec`."""
+        parts = re.findall(r"\w+|[^\w\s]", text)
+        return [zlib.crc32(part.encode()) % (self._vocab_size - 8) for part in parts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See :class:`TextCodec`; the ids themselves, since no word stands behind them."""
+        return " ".join(f"<{i}>" for i in ids)
+
+
 class ByteTokenizer:
-    """UTF-8 bytes as ids, for models with random weights, whose words mean nothing anyway."""
+    """UTF-8 bytes as ids, for tiny random models of tests."""
 
     def encode(self, text: str) -> list[int]:
         """See :class:`TextCodec`."""

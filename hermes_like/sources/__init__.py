@@ -56,10 +56,14 @@ def kind_of(reference: str) -> str:
         SourceOpenError: The reference names an unknown kind.
     """
     path = Path(reference)
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError:  # a name too long for the file system, for example
+        is_folder = exists = False
+    if is_folder:
         return "folder"
     scheme = _SCHEME.match(reference)
-    if scheme is None or path.exists():
+    if scheme is None or exists:
         return "file"
     name = scheme.group(1)
     schemes = [known for known in SOURCES.names() if known not in _PATH_KINDS]

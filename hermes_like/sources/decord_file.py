@@ -53,6 +53,7 @@ class DecordSource(OwnedSource):
             raise open_error(path, f"decord cannot decode it ({stream_summary(path)})") from error
         needed_bytes = len(self._reader) * self._first.nbytes
         if needed_bytes > MAX_AHEAD_BYTES:
+            self._release()
             raise open_error(
                 path,
                 f"decord decodes ahead without bound and could take {needed_bytes / 2**30:.1f} GiB "

@@ -25,8 +25,9 @@ def check_file(path: Path) -> None:
     """
     try:
         status = path.stat()
-    except OSError as error:
-        raise open_error(path, (error.strerror or str(error)).lower()) from error
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise open_error(path, cause.lower()) from error
     if not stat.S_ISREG(status.st_mode):
         raise open_error(path, "expected a file, got a device, pipe or socket")
     if not os.access(path, os.R_OK):

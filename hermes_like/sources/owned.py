@@ -18,7 +18,7 @@ from hermes_like.records import Frame, Image
 from hermes_like.sources.base import FrameSource, Wanted
 
 #: How long ``close`` waits for a native call that is still running in another thread.
-CLOSE_WAIT_S = 0.5
+CLOSE_WAIT_S = 0.4
 
 
 def every_frame(pts_s: float) -> bool:

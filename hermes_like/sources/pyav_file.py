@@ -7,11 +7,11 @@ one the pictures that may build on it are left out up to the next key frame.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import av
 from av.error import FFmpegError
 from av.video.reformatter import VideoReformatter
 
@@ -20,20 +20,22 @@ from hermes_like.errors import SourceError, SourceOpenError
 from hermes_like.records import Frame, Image
 from hermes_like.sources.base import Wanted
 from hermes_like.sources.clock import StreamClock
-from hermes_like.sources.diagnose import (
-    check_file,
-    describe_missing_video,
-    open_error,
-    why_unreadable,
-)
+from hermes_like.sources.diagnose import open_error
 from hermes_like.sources.key_frame_gate import KeyFrameGate
 from hermes_like.sources.owned import OwnedSource
+from hermes_like.sources.pyav_open import (
+    codec_words,
+    declares_length,
+    duration_s,
+    open_container,
+    start_s,
+    video_streams,
+)
 from hermes_like.sources.upright import upright
 
 _MAX_READ_ERRORS = 16
 _MAX_ORDERS = 4096
 _EARLY_END_S = 0.5
-_MAX_THREADS = 4
 
 
 class PyAVSource(OwnedSource):
@@ -49,12 +51,15 @@ class PyAVSource(OwnedSource):
 
     def __init__(self, path: Path, config: SourceConfig) -> None:
         super().__init__(str(path), config)
-        self._container = _open_container(path)
+        self._container = open_container(path)
         try:
-            self._stream = self._choose_stream(path)
-            self._start_s = _start_s(self._stream)
-            self._duration_s = _duration_s(self._container, self._stream, self._start_s)
-            self._is_length_declared = _declares_length(self._container, self._stream)
+            self._stream, *others = video_streams(path, self._container)
+            if others:
+                index = self._stream.index
+                self.warn(f"{1 + len(others)} video streams; only stream {index} is read")
+            self._start_s = start_s(self._stream)
+            self._duration_s = duration_s(self._container, self._stream)
+            self._is_length_declared = declares_length(self._container, self._stream)
             self._clock = StreamClock(float(self._stream.guessed_rate or 0))
             self._reformatter = VideoReformatter()
             self._gate = KeyFrameGate()
@@ -62,7 +67,9 @@ class PyAVSource(OwnedSource):
             self._pictures = self._decode()
             self._first = next(self._pictures, None)
             if self._first is None:
-                raise open_error(path, f"not one picture could be decoded ({self._codec_words()})")
+                raise open_error(
+                    path, f"not one picture could be decoded ({codec_words(self._stream)})"
+                )
             self._probe(self._first)
             self._warn_about_alpha(self._first)
         except BaseException:
@@ -95,31 +102,23 @@ class PyAVSource(OwnedSource):
             picture = next(self._pictures, None)
         self._report()
 
-    def _choose_stream(self, path: Path) -> Any:
-        pictures = av.stream.Disposition.attached_pic
-        streams = [s for s in self._container.streams.video if not s.disposition & pictures]
-        if not streams:
-            raise open_error(path, describe_missing_video(self._container))
-        best = self._container.streams.best("video")
-        stream = best if best in streams else streams[0]
-        if len(streams) > 1:
-            self.warn(f"{len(streams)} video streams; only stream {stream.index} is read")
-        if stream.codec_context is None:
-            raise open_error(path, "there is no decoder for its video codec")
-        stream.thread_type = "SLICE"  # frame threads would report damage late, or not at all
-        stream.codec_context.thread_count = _MAX_THREADS
-        return stream
-
     def _decode(self) -> Iterator[Any]:
-        """Yield the decoded pictures that can be trusted, in order of presentation."""
+        """Yield the decoded pictures that can be trusted, in order of presentation.
+
+        A picture shown early may build on one shown later, so a few are held until it is known
+        that those are whole.
+        """
+        held: deque[tuple[Any, int | None]] = deque()
         orders: dict[int | None, int] = {}
         is_started = False
-        self._gate.wait()
+        order = 0
         for order, packet in enumerate(self._packets()):
-            is_started = is_started or packet is None or self._gate.passes(packet.is_keyframe)
+            is_started = (
+                is_started or packet is None or self._gate.passes(packet.is_keyframe, order)
+            )
             if not is_started:
                 continue
-            if packet is not None and len(orders) < _MAX_ORDERS:
+            if packet is not None:
                 orders[packet.pts] = order
             try:
                 pictures = self._stream.codec_context.decode(packet)
@@ -130,9 +129,16 @@ class PyAVSource(OwnedSource):
                 own_order = orders.pop(picture.pts, None)
                 if picture.is_corrupt:
                     self._gate.damage(own_order)
+                    held = deque(item for item in held if not _is_later(item[1], own_order))
                 is_key = picture.key_frame and not picture.is_corrupt
                 if self._gate.passes(is_key, own_order):
-                    yield picture
+                    held.append((picture, own_order))
+            while len(held) > self._stream.codec_context.reorder_depth:
+                yield held.popleft()[0]
+            if len(orders) > _MAX_ORDERS:
+                orders.clear()
+        yield from (picture for picture, _ in held)
+        self._gate.settle(order)
 
     def _packets(self) -> Iterator[Any]:
         """Yield packets, and at the end None, which makes the decoder give what it still holds."""
@@ -161,7 +167,7 @@ class PyAVSource(OwnedSource):
             rgb = self._reformatter.reformat(picture, format="rgb24", threads=1)
             image = cast(Image, rgb.to_ndarray())
         except (FFmpegError, ValueError) as error:
-            words = self._codec_words()
+            words = codec_words(self._stream)
             raise SourceError(f"{self.name}: cannot convert to RGB ({words}): {error}") from error
         matrix = picture.side_data.get("DISPLAYMATRIX")
         return upright(image, None if matrix is None else bytes(matrix))
@@ -171,10 +177,6 @@ class PyAVSource(OwnedSource):
             self._to_image(picture)
         except SourceError as error:
             raise SourceOpenError(str(error)) from error
-
-    def _codec_words(self) -> str:
-        context = self._stream.codec_context
-        return f"{context.name}, {context.pix_fmt or '?'}, {context.width}x{context.height}"
 
     def _warn_about_alpha(self, picture: Any) -> None:
         has_alpha = any(component.is_alpha for component in picture.format.components)
@@ -196,31 +198,5 @@ class PyAVSource(OwnedSource):
             self.warn(f"readable up to {end_s:.2f} s of the {declared_s:.2f} s it declares")
 
 
-def _open_container(path: Path) -> Any:
-    check_file(path)
-    try:
-        return av.open(f"file:{path}")
-    except (FFmpegError, ValueError) as error:
-        cause = why_unreadable(path)
-        detail = getattr(error, "strerror", None) or str(error)
-        raise open_error(path, f"{cause} ({detail})") from error
-
-
-def _start_s(stream: Any) -> float:
-    return float(stream.start_time * stream.time_base) if stream.start_time else 0.0
-
-
-def _duration_s(container: Any, stream: Any, start_s: float) -> float | None:
-    if stream.duration:
-        return float(stream.duration) * float(stream.time_base)
-    if not container.duration or container.duration < 0:
-        return None
-    length_s = float(container.duration) / 1e6
-    return length_s - start_s if "matroska" in container.format.name else length_s
-
-
-def _declares_length(container: Any, stream: Any) -> bool:
-    """Whether the declared length speaks about this stream and comes from an index."""
-    if any(name in container.format.name for name in ("mov", "avi")):
-        return bool(stream.duration)
-    return "matroska" in container.format.name and len(container.streams) == 1
+def _is_later(order: int | None, than: int | None) -> bool:
+    return order is not None and than is not None and order > than

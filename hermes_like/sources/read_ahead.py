@@ -87,14 +87,16 @@ class ReadAhead(Generic[T]):
         self._thread = threading.Thread(
             target=_run, args=(self._shared, items), name=name, daemon=True
         )
+        self._starting = threading.Lock()
         weakref.finalize(self, self._shared.stop)
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        if self._thread.ident is None and not self._shared.is_stopped:
-            self._thread.start()
+        with self._starting:
+            if self._thread.ident is None and not self._shared.is_stopped:
+                self._thread.start()
         return self._shared.get()
 
     def stop(self) -> None:
@@ -108,6 +110,6 @@ class ReadAhead(Generic[T]):
         return not self._thread.is_alive()
 
     @property
-    def num_waiting(self) -> int:
-        """Items read and not taken yet."""
-        return len(self._shared.items)
+    def num_left(self) -> int:
+        """Items read that nobody will take any more, because the consumer stopped."""
+        return len(self._shared.items) if self._shared.is_stopped else 0

@@ -17,7 +17,7 @@ from hermes_like.sources.base import Wanted
 from hermes_like.sources.owned import OwnedSource
 from hermes_like.sprites.render import STANDARD_HEIGHT, STANDARD_WIDTH, render_frame
 from hermes_like.sprites.stories import draw_story
-from hermes_like.sprites.world import Story
+from hermes_like.sprites.world import Sprite, Story
 
 #: Keys of a reference with their defaults: ``sprites:seed=3,frames=120,fps=1``.
 REFERENCE_KEYS: dict[str, float] = {
@@ -47,7 +47,7 @@ def picture_of(
     return _draw(event.sprites, index, seed, width, height)
 
 
-def _draw(sprites: tuple, index: int, seed: int, width: int, height: int) -> Image:  # type: ignore[type-arg]
+def _draw(sprites: tuple[Sprite, ...], index: int, seed: int, width: int, height: int) -> Image:
     rng = np.random.default_rng([seed, _PIXEL_STREAM, index])
     return render_frame(sprites, rng, width=width, height=height)
 

@@ -26,7 +26,7 @@ from pipelines.sprites_training.batches import Batch, collate
 from pipelines.sprites_training.dropping import Hardships
 from pipelines.sprites_training.features import CodeFeatures, FeatureSource
 from pipelines.sprites_training.network import HIDDEN, Decoder, Outputs, initialise
-from pipelines.sprites_training.progress import Curriculum, Tally, answer_hits
+from pipelines.sprites_training.progress import Curriculum, Emphasis, Tally, answer_hits
 from pipelines.sprites_training.samples import (
     IGNORED,
     SIDE_HEADS,
@@ -115,6 +115,7 @@ class _Trainer:
         decay_step = int(run.steps * (1 - run.decay_share))
         self.plan = Plan(run.rate, 100, decay_step, run.steps)
         self.curriculum = Curriculum()
+        self.emphasis = Emphasis()
         self.step = 0
         self.num_tokens = 0
         self.features = run.features()
@@ -171,14 +172,14 @@ class _Trainer:
         self.step += 1
         self.num_tokens += batch.num_tokens * self.run.processes
         self._average_weights()
-        if self.rank == 0:
-            self._note(order.num_frames, outputs, batch, parts)
+        self._note(order.num_frames, outputs, batch, parts)
         self.speed.tick()
         if self.step % self.run.REPLAN_STEPS == 0:
             self._replan()
 
     def _recipe_now(self, order: _Order) -> SampleRecipe:
-        return self.recipe if order.is_hard else replace(self.recipe, hardships=CALM)
+        recipe = replace(self.recipe, type_factors=self.emphasis.factors())
+        return recipe if order.is_hard else replace(recipe, hardships=CALM)
 
     def _order(self) -> _Order:
         """What the first process decides for this step, the same in every process."""
@@ -231,6 +232,9 @@ class _Trainer:
         self, num_frames: int, outputs: Outputs, batch: Batch, parts: dict[str, float]
     ) -> None:
         hits = answer_hits(outputs.logits.detach(), batch)
+        self.emphasis.note(batch.question_types, hits)
+        if self.rank:
+            return
         self.curriculum.note(num_frames, batch.question_types, hits)
         self.tallies["long" if num_frames > 12 else "short"].add(batch.question_types, hits)
         for name, value in parts.items():
@@ -295,6 +299,7 @@ class _Trainer:
             "num_tokens": self.num_tokens,
             "plan": asdict(self.plan),
             "curriculum": asdict(self.curriculum),
+            "type_errors": self.emphasis.errors,
         }
         path = self.run.folder / "decoder.pt"
         torch.save(state, path.with_suffix(".tmp"))
@@ -310,6 +315,7 @@ class _Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.num_tokens = state["step"], state["num_tokens"]
         self.curriculum = Curriculum(**state["curriculum"])
+        self.emphasis.errors.update(state.get("type_errors", {}))
         old = Plan(**state["plan"])
         self.plan = replace(self.plan, decay_step=min(old.decay_step, self.plan.decay_step))
 

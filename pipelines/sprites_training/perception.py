@@ -137,6 +137,8 @@ class PerceptionCount:
         self.residual_sum = 0.0
         self.residual_max = 0.0
         self.wrong_frames_by_attribute: Counter[str] = Counter()
+        self.frames_by_sprites: Counter[str] = Counter()
+        self.wrong_frames_by_sprites: Counter[str] = Counter()
         self.examples: list[dict[str, Any]] = []
 
     def add(self, contents: Sequence[Content], tokens: FloatArray, safe_residual: float) -> None:
@@ -157,6 +159,8 @@ class PerceptionCount:
                 )
                 self._keep_example(contents[frame], read)
         self.num_wrong_frames += len(wrong)
+        self.frames_by_sprites.update(str(len(content)) for content in contents)
+        self.wrong_frames_by_sprites.update(str(len(contents[frame])) for frame in wrong)
         for names in wrong.values():
             self.wrong_frames_by_attribute.update(names)
 
@@ -175,6 +179,8 @@ class PerceptionCount:
             "wrong_frames_by_attribute": {
                 name: self.wrong_frames_by_attribute[name] for name in ATTRIBUTES
             },
+            "frames_by_sprites": {n: self.frames_by_sprites[n] for n in "012"},
+            "wrong_frames_by_sprites": {n: self.wrong_frames_by_sprites[n] for n in "012"},
             "residual_sum": self.residual_sum,
             "residual_mean": self.residual_sum / max(4 * self.num_frames, 1),
             "residual_max": self.residual_max,
@@ -189,6 +195,8 @@ class PerceptionCount:
             setattr(count, name, state[name])
         count.residual_sum, count.residual_max = state["residual_sum"], state["residual_max"]
         count.wrong_frames_by_attribute = Counter(state["wrong_frames_by_attribute"])
+        count.frames_by_sprites = Counter(state["frames_by_sprites"])
+        count.wrong_frames_by_sprites = Counter(state["wrong_frames_by_sprites"])
         count.examples = state["examples"]
         return count
 

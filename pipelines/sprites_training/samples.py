@@ -28,7 +28,16 @@ from hermes_like.sprites.tokenizer import (
     VIDEO_ID,
     encode_words,
 )
-from hermes_like.sprites.world import COLORS, HELD_OUT_PAIRS, SHAPES, Event, Story
+from hermes_like.sprites.world import (
+    COLORS,
+    DIGITS,
+    HELD_OUT_PAIRS,
+    SHAPES,
+    ZONES,
+    Event,
+    Sprite,
+    Story,
+)
 from pipelines.sprites_training.dropping import (
     AFTER_VIDEO,
     NEVER,
@@ -67,6 +76,7 @@ class SampleRecipe:
         small_palette_share: Share of streams with few shapes and colours.
         look_alike_share: Share of streams full of look-alikes.
         group_weights: How often questions of each group are drawn.
+        type_factors: Factors on the weights of single types.
     """
 
     hardships: Hardships = field(default_factory=Hardships)
@@ -76,6 +86,7 @@ class SampleRecipe:
     small_palette_share: float = 0.2
     look_alike_share: float = 0.15
     group_weights: Mapping[Group, float] = field(default_factory=lambda: DEFAULT_GROUP_WEIGHTS)
+    type_factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +184,10 @@ def build_sample(
         ),
         question_types=np.array([TYPE_NAMES.index(turn.type) for turn in asked], dtype=np.int64),
         targets=targets,
-        side=_side_labels(view, builder.length),
+        side={
+            **_side_labels(view, builder.length),
+            **_reply_labels(view.visible, asked, builder.length),
+        },
     )
 
 
@@ -281,7 +295,7 @@ def _ask(
 ) -> list[_Turn]:
     limit = builder.length + recipe.question_tokens
     is_multi_turn = rng.random() < recipe.dialogue_share
-    weights = _type_weights(recipe.group_weights)
+    weights = _type_weights(recipe)
     turns: list[_Turn] = []
     for _ in range(recipe.question_tokens):
         type = TYPE_NAMES[int(np.searchsorted(weights, rng.random() * weights[-1]))]
@@ -319,9 +333,14 @@ def _slot_ids(slot: str) -> list[int]:
     return encode_words(slot)
 
 
-def _type_weights(group_weights: Mapping[Group, float]) -> npt.NDArray[np.float64]:
+def _type_weights(recipe: SampleRecipe) -> npt.NDArray[np.float64]:
     totals = {group: sum(w for g, w in TYPES.values() if g == group) for group in GROUPS}
-    return np.cumsum([group_weights[group] * w / totals[group] for group, w in TYPES.values()])
+    return np.cumsum(
+        [
+            recipe.group_weights[group] * w / totals[group] * recipe.type_factors.get(type, 1.0)
+            for type, (group, w) in TYPES.items()
+        ]
+    )
 
 
 # -- attention targets -------------------------------------------------------------------------
@@ -455,7 +474,7 @@ def _side_labels(view: _StoryView, length: int) -> dict[str, IntArray]:
     events = view.held.events
     previous = _previous_shown(view.held)
     alike_shape, alike_color = _alike(view.held)
-    by_event = np.full((len(events), 5), IGNORED)
+    by_event = np.full((len(events), 6), IGNORED)
     ordinal = 0
     for index, event in enumerate(events):
         if not event.sprites:
@@ -469,17 +488,44 @@ def _side_labels(view: _StoryView, length: int) -> dict[str, IntArray]:
         if len(event.sprites) == 1:
             by_event[index, 2] = min(int(alike_shape[index].sum()), COUNT_CLASSES - 1)
             by_event[index, 3] = min(int(alike_color[index].sum()), COUNT_CLASSES - 1)
+            by_event[index, 5] = _digit_class(event.sprites[0])
         ordinal += 1
         by_event[index, 4] = min(int(4 * np.log2(ordinal)), ORDINAL_CLASSES - 1)
     labels = {
         name: _per_token(by_event[view.token_events, column], length)
         for column, name in enumerate(
-            ("previous_shape", "previous_color", "shape_count", "color_count", "ordinal")
+            (
+                "previous_shape",
+                "previous_color",
+                "shape_count",
+                "color_count",
+                "ordinal",
+                "own_digit",
+            )
         )
     }
     is_start = np.zeros(len(view.token_events), dtype=np.int64)
     is_start[_start_tokens(view) - 1] = 1
     return {**labels, "start": _per_token(is_start, length)}
+
+
+def _reply_labels(visible: Story, asked: Sequence[_Turn], length: int) -> dict[str, IntArray]:
+    """Labels of the rows that predict an answer word: all about the one sprite that was found."""
+    names = ("found_shape", "found_color", "found_zone", "found_digit")
+    labels = np.full((len(names), length), IGNORED)
+    for turn in asked:
+        sprites = [s for event in turn.second for s in visible.events[event].sprites]
+        if len(sprites) != 1:
+            continue
+        sprite = sprites[0]
+        values = (SHAPES.index(sprite.shape), COLORS.index(sprite.color))
+        values = (*values, ZONES.index(sprite.zone), _digit_class(sprite))
+        labels[:, turn.rows[:-1]] = np.array(values)[:, None]
+    return dict(zip(names, labels, strict=True))
+
+
+def _digit_class(sprite: Sprite) -> int:
+    return len(DIGITS) if sprite.digit is None else sprite.digit
 
 
 ORDINAL_CLASSES = 24
@@ -491,6 +537,11 @@ SIDE_HEADS: dict[str, tuple[int, int]] = {
     "ordinal": (4, ORDINAL_CLASSES),
     "shape_count": (4, COUNT_CLASSES),
     "color_count": (4, COUNT_CLASSES),
+    "own_digit": (4, len(DIGITS) + 1),
+    "found_shape": (7, len(SHAPES)),
+    "found_color": (7, len(COLORS)),
+    "found_zone": (7, len(ZONES)),
+    "found_digit": (7, len(DIGITS) + 1),
 }
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import itertools
 import random
 
 import pytest
+import torch
 
 from hermes_like.config import MemoryConfig
+from hermes_like.errors import BudgetError
 from hermes_like.policies import POLICIES
 from hermes_like.presets import load_config
 from tests.memory.streams import append, ask_logits, images, memory
+
 
 def switches(preset: str) -> dict[str, object]:
     """Policy fields of a preset."""
@@ -76,3 +82,32 @@ def test_weighted_summary_counts_everything_that_went(tiny) -> None:
             assert summary.count == seen - stats.short - stats.mid
         else:
             assert not known
+
+
+@pytest.mark.parametrize("positions", ["global", "released"])
+def test_lazy_positions_are_made_dense_near_the_limit(tiny, positions: str) -> None:
+    """A23: the counter is ours, stays below the limit, and the keys follow it exactly."""
+    margin = tiny.dims.max_positions - 400
+    config = MemoryConfig(positions=positions, reindex_margin=margin)
+    mine = memory(tiny, "window", resident=60, config=config)
+    highest = []
+    for segment in range(16):
+        append(mine, images(4, seed=segment))
+        highest.append(max(int(s.positions.max()) for s in mine.cache.layers))
+        mine.compact()
+        mine.check()
+    drops = [b < a for a, b in itertools.pairwise(highest)]
+    assert any(drops), "expected at least one re-indexing"
+    assert max(highest) <= 400 + 2 * 4 * tiny.dims.tokens_per_frame
+
+
+def test_the_models_last_position_is_a_limit(tiny) -> None:
+    """The library runs past it without complaint; we refuse and say what to change."""
+    mine = memory(tiny, "full", resident=None)
+    append(mine, images(1))
+    mine.adapter = copy.copy(tiny)
+    mine.adapter.dims = dataclasses.replace(tiny.dims, max_positions=mine.cache.lengths[0] + 4)
+    before = [s.keys.clone() for s in mine.cache.layers]
+    with pytest.raises(BudgetError, match="reindex_margin, or a policy that evicts"):
+        append(mine, images(1))
+    assert all(map(torch.equal, before, [s.keys for s in mine.cache.layers]))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from hermes_like.config import SourceConfig
 from hermes_like.errors import SourceError
 from hermes_like.frames import FrameFeed, sampled
+from hermes_like.records import Frame
+from hermes_like.sources.base import Wanted
 from tests.sources.fake_sources import NUM_GOOD_FRAMES, FakeSource
 
 EVERY = SourceConfig(sample_fps=None, read_ahead_frames=4)
@@ -73,18 +75,22 @@ def test_a_bug_in_a_reader_reaches_the_consumer_too() -> None:
         list(feed)
 
 
-def test_close_unblocks_a_waiting_consumer() -> None:
-    source = FakeSource("sleep")
-    source.ending = "endless"
-    gate = threading.Event()
+class StuckSource(FakeSource):
+    """A native call that does not return until ``gate`` opens."""
+
+    def __init__(self) -> None:
+        super().__init__("end")
+        self.gate = threading.Event()
+
+    def _read(self, wanted: Wanted) -> Generator[Frame, None, None]:
+        self.gate.wait(30)
+        yield from super()._read(wanted)
+
+
+def test_close_returns_although_the_reader_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    source = StuckSource()
     ended = threading.Event()
-
-    class Slow(FakeSource):
-        def _read(self, wanted):  # type: ignore[no-untyped-def]
-            gate.wait(0.3)
-            yield from super()._read(wanted)
-
-    feed = sampled(Slow("endless"), EVERY)
+    feed = sampled(source, EVERY)
 
     def consume() -> None:
         list(feed)
@@ -97,7 +103,10 @@ def test_close_unblocks_a_waiting_consumer() -> None:
     feed.close()
     assert time.monotonic() - started < LIMIT_S
     assert ended.wait(LIMIT_S)
-    gate.set()
+    assert "fake:end: the reader did not stop yet" in caplog.text
+    assert not source.was_released.is_set()
+    source.gate.set()
+    assert source.was_released.wait(LIMIT_S)
     thread.join()
 
 

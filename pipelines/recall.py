@@ -1,0 +1,256 @@
+"""Recall against age: how long each policy remembers an event, at the same number of slots.
+
+    python -m pipelines.recall --streams 2 --out runs/recall
+
+Scripted streams at one frame per second. Each carries a few needles (events whose shape, colour and
+number occur nowhere else) and every needle is asked about at every age: what it was, whether it
+was, whether a look-alike was, and beside it what is visible now. Frames are rendered and encoded
+once per stream, and all policies read the same vision tokens through ``StreamSession``.
+
+The first streams are long enough for the greatest age; ``--short-streams`` further ones stop at
+``--short-age`` and sharpen the figures below it. A killed run continues where it was: there is one
+file per stream and one line per policy. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hermes_like.config import HermesConfig
+from hermes_like.models import ModelAdapter, load_model
+from hermes_like.presets import load_config, preset_path
+from hermes_like.records import Answer
+from hermes_like.session import StreamSession
+from hermes_like.sprites.source import SpritesSource
+from pipelines.needles import Moment, NeedleStream, Replay, draw_stream, group_of, numbered
+from pipelines.recall_report import print_report
+from pipelines.reporting import print_header, save_config
+
+POLICIES = "window,sink_window,uniform,hermes,hermes_paper,hermes_released,full"
+AGES = "10,30,60,120,300,600,1800,3600,7200"
+#: No other pipeline and no training draws from this seed.
+SEED = 20_261_129
+VISION_BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One stream under some policies.
+
+    Attributes:
+        index: Of the stream.
+        ages: In frames, ascending.
+        policies: Presets still to be run.
+        device_tokens: The cap of slots per layer.
+        full_frames: Where a policy without a cap stops.
+        seed: Of the experiment.
+        out: Folder of the results.
+    """
+
+    index: int
+    ages: tuple[int, ...]
+    policies: tuple[str, ...]
+    device_tokens: int
+    full_frames: int
+    seed: int
+    out: Path
+
+    @property
+    def file(self) -> Path:
+        """Where its lines go."""
+        return self.out / f"stream_{self.index:03d}.jsonl"
+
+    def settings(self, policy: str) -> dict[str, Any]:
+        """What a line must agree on to be used again."""
+        return {
+            "policy": policy,
+            "stream": self.index,
+            "ages": list(self.ages),
+            "device_tokens": self.device_tokens,
+            "full_frames": self.full_frames,
+            "seed": self.seed,
+            "config": configuration(policy, self.device_tokens).model_dump(mode="json"),
+        }
+
+
+def configuration(policy: str, device_tokens: int) -> HermesConfig:
+    """A preset at the common cap; each question alone, frames prefilled a segment at a time."""
+    preset = load_config(policy)
+    overrides = {
+        "memory.device_tokens": str(device_tokens),
+        "memory.prefill_frames": str(preset.memory.segment_frames),
+        "answer.keep_conversation": "false",
+    }
+    return load_config(policy, overrides)
+
+
+def encode(model: ModelAdapter, stream: NeedleStream, seed: int) -> Tensor:
+    """Render and encode a whole stream, ``[frames, tokens_per_frame, hidden]``."""
+    parts = []
+    with SpritesSource(stream.story, seed=seed) as source:
+        frames = iter(source)
+        while images := [frame.image for frame in islice(frames, VISION_BATCH)]:
+            parts.append(model.embed_frames(images))
+    return torch.cat(parts)
+
+
+def run_policy(session: StreamSession, stream: NeedleStream, most_frames: int) -> dict[str, Any]:
+    """Pass a stream through a session, asking at every moment up to ``most_frames``."""
+    started = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    seen = 0
+    for moment in stream.moments:
+        if moment.frame > most_frames:
+            break
+        for index in range(seen, moment.frame):
+            session.observe(numbered(index))
+        seen = moment.frame
+        rows += _ask(session, moment)
+    stats = session.stats()
+    return {
+        "rows": rows,
+        "frames": stats.num_frames,
+        "peak_slots": stats.peak_slots,
+        "resident_tokens": session.memory.budget.resident_tokens,
+        "wall_s": round(time.perf_counter() - started, 1),
+    }
+
+
+def _ask(session: StreamSession, moment: Moment) -> Iterator[dict[str, Any]]:
+    held = _tokens_held(session, moment.needle.start_frame, moment.needle.end_frame)
+    for query in moment.queries:
+        reply: Answer = session.ask(query.text)
+        yield {
+            "needle": moment.needle.start_frame,
+            "age": moment.age,
+            "group": group_of(query),
+            "type": query.type,
+            "is_right": reply.text == query.truth,
+            "said": reply.text,
+            "truth": query.truth,
+            "held": held,
+        }
+
+
+def _tokens_held(session: StreamSession, start_frame: int, end_frame: int) -> float:
+    """Tokens of some frames that are resident, on average over layers."""
+    memory = session.memory
+    low, high = start_frame * memory.tokens_per_frame, end_frame * memory.tokens_per_frame
+    counts = [int(((s.ids >= low) & (s.ids < high)).sum()) for s in memory.cache.layers]
+    return round(sum(counts) / len(counts), 2)
+
+
+def run_job(job: Job) -> None:
+    """Run what is left of a stream, one line per policy."""
+    torch.set_num_threads(1)
+    model = load_model("sprites")
+    stream = draw_stream(job.seed, job.index, job.ages)
+    tokens = encode(model, stream, job.seed + job.index)
+    for policy in job.policies:
+        config = configuration(policy, job.device_tokens)
+        most = job.full_frames if config.policy.name == "full" else stream.story.num_frames
+        with StreamSession(Replay(model, tokens), config) as session:  # type: ignore[arg-type]
+            result = run_policy(session, stream, most)
+        line = json.dumps({"settings": job.settings(policy), **result})
+        with job.file.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        print(f"  stream {job.index} {policy}: {result['wall_s']} s", flush=True)
+
+
+def read_lines(job: Job) -> list[dict[str, Any]]:
+    """Finished lines of a stream that were made with these settings; a torn last line is left."""
+    lines = []
+    for text in job.file.read_text(encoding="utf-8").splitlines() if job.file.exists() else ():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if line["settings"] in [job.settings(policy) for policy in job.policies]:
+            lines.append(line)
+    return lines
+
+
+def plan(args: argparse.Namespace) -> list[Job]:
+    """Long streams first, then short ones."""
+    ages = tuple(sorted({int(age) for age in args.ages.split(",")}))
+    short = tuple(age for age in ages if age <= args.short_age)
+    lengths = [ages] * args.streams + [short] * (args.short_streams if short else 0)
+    policies = tuple(args.policies.split(","))
+    return [
+        Job(i, a, policies, args.device_tokens, args.full_frames, args.seed, args.out)
+        for i, a in enumerate(lengths)
+    ]
+
+
+def remaining(job: Job) -> Job | None:
+    """The job without the policies that are finished; None if nothing is left."""
+    done = {line["settings"]["policy"] for line in read_lines(job)}
+    left = tuple(policy for policy in job.policies if policy not in done)
+    if not left:
+        return None
+    return replace(job, policies=left)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--policies", default=POLICIES, help="presets, separated by commas")
+    parser.add_argument("--ages", default=AGES, help="seconds of stream, separated by commas")
+    parser.add_argument("--streams", type=int, default=1, help="streams up to the greatest age")
+    parser.add_argument("--short-streams", type=int, default=0, help="further, shorter streams")
+    parser.add_argument("--short-age", type=int, default=600, help="where the shorter ones end")
+    parser.add_argument("--device-tokens", type=int, default=256)
+    parser.add_argument("--full-frames", type=int, default=2000, help="where 'full' stops")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--jobs", type=int, default=1, help="streams at a time, one core each")
+    parser.add_argument("--out", type=Path, default=Path("runs/recall"))
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing, then report on everything."""
+    args = parse(argv)
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    jobs = plan(args)
+    saved = {
+        policy: save_config(configuration(policy, args.device_tokens), args.out / f"{policy}.yaml")
+        for policy in args.policies.split(",")
+    }
+    facts = {
+        "model": "sprites (bundled; its figures never stand for a real model)",
+        "presets": ", ".join(str(preset_path(policy)) for policy in saved),
+        "resolved configs": ", ".join(map(str, saved.values())),
+        "device_tokens": args.device_tokens,
+        "streams": f"{len(jobs)}, one frame per second",
+        "warm-up": "none needed: accuracy, not speed",
+    }
+    where = print_header("recall against age", facts)
+    left = [job for job in map(remaining, jobs) if job is not None]
+    if args.jobs > 1 and len(left) > 1:
+        with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+            list(pool.map(run_job, left))
+    else:
+        for job in left:
+            run_job(job)
+    lines = [line for job in jobs for line in read_lines(job)]
+    facts |= {"seed": args.seed, "streams_run_now": len(left)}
+    print_report(lines, {**where, **facts}, args.out, time.perf_counter() - started)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
