@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SourceOpenError,
         SourceStalledError,
     )
+    from hermes_like.frames import sampled
     from hermes_like.models import load_model
     from hermes_like.presets import load_config, preset_names
     from hermes_like.records import Answer, Evidence, Frame, SessionStats
@@ -50,6 +51,7 @@ __all__ = [
     "load_model",
     "open_source",
     "preset_names",
+    "sampled",
 ]
 
 _MODULES = {
@@ -63,6 +65,7 @@ _MODULES = {
     "load_model": "models",
     "open_source": "sources",
     "preset_names": "presets",
+    "sampled": "frames",
 }
 
 

@@ -1,0 +1,107 @@
+"""What the documents say is true: examples run, commands, files and options exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from hermes_like.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+
+def code_lines(text: str) -> list[str]:
+    """Lines of indented code blocks, and `code` in running text."""
+    indented = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    return [*indented, *re.findall(r"`([^`\n]+)`", text)]
+
+
+def test_python_example_runs(sprites_video: Path, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 11
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    shutil.copy(sprites_video, tmp_path / "runs" / "demo" / "sprites.mp4")
+    result = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("blue ring [(")
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    commands = [
+        line.strip()
+        for line in (ROOT / "README.md").read_text().splitlines()
+        if line.startswith("    ")
+    ]
+    assert commands[:2] == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_relative_links_resolve(name: str) -> None:
+    path = ROOT / name
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        if not target.startswith(("http://", "https://", "#")):
+            assert (path.parent / target.split("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_make_targets_exist(name: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in code_lines((ROOT / name).read_text()):
+        if match := re.match(r"make ([a-z]+)\b", line):
+            assert match.group(1) in targets, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_their_options_exist(name: str) -> None:
+    command = typer.main.get_command(app)
+    known = {
+        sub: {option for parameter in entry.params for option in parameter.opts}
+        for sub, entry in command.commands.items()  # type: ignore[attr-defined]
+    }
+    for line in code_lines((ROOT / name).read_text()):
+        if match := re.match(r"(?:[A-Z_]+=\S+ )?hermes-like (.+)", line):
+            sub, *words = shlex.split(match.group(1))
+            assert sub in known, line
+            options = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert options <= known[sub], line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_modules_that_are_run_exist(name: str) -> None:
+    for line in code_lines((ROOT / name).read_text()):
+        if match := re.match(r"python -m ([a-z_.]+)", line):
+            assert importlib.util.find_spec(match.group(1)) is not None, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folders_and_files_exist(name: str) -> None:
+    pattern = r"(?:hermes_like|configs|demos|pipelines|tests|docs)/(?:[a-z_./]*)?"
+    for code in code_lines((ROOT / name).read_text()):
+        if re.fullmatch(pattern, code):
+            assert (ROOT / code).exists(), code
+
+
+def test_command_table_is_complete() -> None:
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    assert sorted(rows) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_presets_named_in_documents_exist() -> None:
+    from hermes_like.presets import preset_names
+
+    for path in DOCUMENTS:
+        for name in re.findall(r"--preset ([a-z_0-9.-]+)", path.read_text()):
+            assert name in preset_names(), f"{path.name}: {name}"
