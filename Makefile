@@ -19,7 +19,7 @@ export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types presets wheel check clean
+.PHONY: help demo test lint format types presets checksums wheel check clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ presets: $(VENV)/.installed  ## write every field and its comment into configs/*
 	    $(BIN)/hermes-like config --no-env --preset "$$file" > "$$file.new" \
 	        && mv "$$file.new" "$$file" || exit 1; \
 	done
+
+checksums:  ## write the checksums of the bundled weights again, after they were changed
+	cd hermes_like/sprites/weights && sha256sum *.json *.safetensors > SHA256SUMS
 
 wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

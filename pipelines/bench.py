@@ -108,8 +108,12 @@ class Bench:
         self._pictures = self._draw(model)
         if settings.vision_frames:
             model = self._replay(model)
-        self.session = StreamSession(model, config)
         self._chunk = config.memory.prefill_frames
+        with StreamSession(model, config) as self.session:
+            self._num = 0
+            self.observe(1)
+            self.ask(2)
+        self.session = StreamSession(model, config)
         self._num = 0
 
     def _draw(self, model: ModelAdapter) -> list[np.ndarray[Any, Any]]:
@@ -242,26 +246,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "device_tokens": config.memory.device_tokens,
         "chunk": f"{config.memory.prefill_frames} frames of {model.dims.tokens_per_frame} tokens",
         "pictures encoded": encoded,
-        "warm-up": "one chunk in a session of its own; one answer at each length",
+        "warm-up": "one frame and one answer in a session of its own; one answer at each length",
         "repeats": settings.repeats,
     }
     where = print_header(f"bench of {args.model}", facts)
     limits = ceilings(model)
-    with_warm_up(model, config, settings)
     bench = Bench(model, config, settings)
     with bench.session:
         found = [bench.measure(length) for length in settings.lengths]
         budget = bench.session.memory.budget
     print_report(found, limits, {**where, **facts}, budget, args.out / name, started)
     return 0
-
-
-def with_warm_up(model: ModelAdapter, config: HermesConfig, settings: Settings) -> None:
-    """Run one small chunk and one answer, so that first-use costs are not measured."""
-    frame = np.zeros((48, 48, 3), dtype=np.uint8)
-    with StreamSession(model, config) as session:
-        session.observe(Frame(frame, 0, 0.0))
-        session.ask(settings.question, max_tokens=2, min_tokens=2)
 
 
 if __name__ == "__main__":

@@ -226,7 +226,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         verdict = "reached" if percent >= GOAL_PERCENT else "MISSED"
         print(f"{policy}: goal of {GOAL_PERCENT:g} % {verdict} with {percent} %")
     wall_s = round(time.perf_counter() - started, 1)
-    print_json({"pipeline": "evidence", **where, **facts, "wall_s": wall_s, "results": results})
+    result = {"pipeline": "evidence", **where, **facts, "wall_s": wall_s, "results": results}
+    (args.out / "evidence.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print_json(result | {"results": {name: parts["all"] for name, parts in results.items()}})
     return 0
 
 

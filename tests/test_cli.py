@@ -126,8 +126,8 @@ def test_config_prints_what_would_be_used(
 def test_doctor_fits_one_screen_and_finds_nothing_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["doctor"]) == 0
-    out = capsys.readouterr().out
+    code, out = run(["doctor"]), capsys.readouterr().out
+    assert code == 0, f"{out}\nAfter a change of the weights: make checksums"
     assert len(out.splitlines()) <= 40
     for part in ("python", "torch", "transformers", "sprites model", "presets"):
         assert part in out

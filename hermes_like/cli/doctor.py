@@ -31,8 +31,15 @@ from hermes_like.presets import load_config, preset_names
 State = Literal["ok", "note", "missing"]
 WEIGHTS_FOLDER = Path(__file__).parent.parent / "sprites" / "weights"
 MIN_FREE_BYTES = 1 << 30
-#: Distribution to the module that has to be importable.
-MODULES = {"faiss-cpu": "faiss", "opencv-python": "cv2", "pyyaml": "yaml"}
+#: Distributions with native code, which may be installed and still not load, and their modules.
+NATIVE = {
+    "av": "av",
+    "decord": "decord",
+    "faiss-cpu": "faiss",
+    "opencv-python": "cv2",
+    "torch": "torch",
+    "transformers": "transformers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ def _check_package(requirement: Requirement, extra: str | None) -> Check:
         return Check(name, f"not installed ({hint})", state)
     if not requirement.specifier.contains(version, prereleases=True):
         return Check(name, f"{version}, {wanted}", state)
-    if not extra and (problem := _import_problem(MODULES.get(name, name))):
+    if name in NATIVE and (problem := _import_problem(NATIVE[name])):
         return Check(name, f"{version}, but import fails: {problem}", state)
     return Check(name, version)
 

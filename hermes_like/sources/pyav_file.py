@@ -70,6 +70,9 @@ class PyAVSource(OwnedSource):
                 raise open_error(
                     path, f"not one picture could be decoded ({codec_words(self._stream)})"
                 )
+            # Asked of one picture only: asking makes a picture a reference cycle, and memory grows.
+            matrix = self._first.side_data.get("DISPLAYMATRIX")
+            self._display_matrix = None if matrix is None else bytes(matrix)
             self._probe(self._first)
             self._warn_about_alpha(self._first)
         except BaseException:
@@ -169,8 +172,7 @@ class PyAVSource(OwnedSource):
         except (FFmpegError, ValueError) as error:
             words = codec_words(self._stream)
             raise SourceError(f"{self.name}: cannot convert to RGB ({words}): {error}") from error
-        matrix = picture.side_data.get("DISPLAYMATRIX")
-        return upright(image, None if matrix is None else bytes(matrix))
+        return upright(image, self._display_matrix)
 
     def _probe(self, picture: Any) -> None:
         try:
