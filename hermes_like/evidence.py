@@ -65,13 +65,13 @@ class EvidenceCollector:
         return tuple(spans[:most])
 
     def _span(self, run: Sequence[int], table: FrameTable, stream: str, total: float) -> Evidence:
-        first, last = table[run[0]], table[run[-1]]
+        first = table[run[0]]
         best = max(run, key=lambda frame: self._mass[frame])
         return Evidence(
             stream=stream,
             segment_id=table[best].segment_id,
             start_s=first.pts_s,
-            end_s=last.end_s if last.end_s is not None else last.pts_s,
+            end_s=table.end_of(run[-1]),
             wall_time=first.wall_time,
             score=sum(self._mass[frame] for frame in run) / total,
         )

@@ -164,14 +164,19 @@ def run_job(job: Job) -> None:
         most = job.full_frames if config.policy.name == "full" else stream.story.num_frames
         with StreamSession(Replay(model, tokens), config) as session:  # type: ignore[arg-type]
             result = run_policy(session, stream, most)
-        line = json.dumps({"settings": job.settings(policy), **result})
-        with job.file.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        _append(job.file, {"settings": job.settings(policy), **result})
         print(f"  stream {job.index} {policy}: {result['wall_s']} s", flush=True)
 
 
+def _append(file: Path, line: dict[str, Any]) -> None:
+    """Add a line; what a killed run left unfinished stays a line of its own."""
+    is_torn = file.exists() and not file.read_bytes().endswith(b"\n")
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write("\n" * is_torn + json.dumps(line) + "\n")
+
+
 def read_lines(job: Job) -> list[dict[str, Any]]:
-    """Finished lines of a stream that were made with these settings; a torn last line is left."""
+    """Finished lines of a stream that were made with these settings; torn ones are left out."""
     lines = []
     for text in job.file.read_text(encoding="utf-8").splitlines() if job.file.exists() else ():
         try:

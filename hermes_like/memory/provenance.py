@@ -98,6 +98,17 @@ class FrameTable:
         if before is not None:
             self._records[frame - 1] = replace(before, end_s=record.pts_s)
 
+    def end_of(self, frame: int) -> float:
+        """Stream time at which a frame gives way to the next, in seconds.
+
+        The newest frame has no next one yet: it is taken to last as long as the one before it.
+        """
+        record = self._records[frame]
+        if record.end_s is not None:
+            return record.end_s
+        before = self._records.get(frame - 1)
+        return record.pts_s + (record.pts_s - before.pts_s if before is not None else 0.0)
+
     def prune(self, resident: Iterable[int]) -> None:
         """Forget all frames that are not resident."""
         self._records = {

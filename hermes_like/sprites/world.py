@@ -50,7 +50,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A whole stream: events one after the other, no gaps between them (a gap is an empty event)."""
+    """A whole stream: events one after the other; a gap is an empty event."""
 
     events: tuple[Event, ...]
 
