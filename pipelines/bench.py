@@ -32,8 +32,8 @@ from hermes_like.session import StreamSession
 from hermes_like.sprites.source import open_sprites
 from pipelines.bench_report import print_report
 from pipelines.ceilings import ceilings
-from pipelines.needles import Replay, numbered
-from pipelines.reporting import print_header, save_config
+from pipelines.replay import Replay, numbered
+from pipelines.reporting import bundled_model, print_header, save_config
 
 SHORT_TOKENS, LONG_TOKENS = 8, 100
 NUM_PICTURES = 64
@@ -237,8 +237,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     saved = save_config(config, args.out / f"{name}.yaml")
     model = load_model(config.model)
     encoded = "every frame" if not settings.vision_frames else f"{settings.vision_frames}, repeated"
+    named = bundled_model() if args.model == "sprites" else f"{args.model}, random weights"
     facts: dict[str, Any] = {
-        "model": f"{args.model}, {model.dims.dtype}, {model.dims.device}",
+        "model": f"{named}; {model.dims.dtype}, {model.dims.device}",
         "preset": str(preset_path(settings.preset)),
         "overrides": settings.overrides,
         "resolved config": str(saved),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hermes_like.memory.budget import Budget
-from pipelines.reporting import print_json, print_table
+from pipelines.reporting import print_json, print_table, write_tables
 
 if TYPE_CHECKING:
     from pipelines.bench import Measured
@@ -31,8 +31,8 @@ def print_report(
 ) -> None:
     """Print tables, the bar and a JSON line; draw ``<path>.png``."""
     lengths = [_length(one, limits) for one in found]
-    _print_speed(lengths)
-    _print_memory(lengths, budget)
+    tables = [_print_speed(lengths), _print_memory(lengths, budget)]
+    write_tables(tables, path.with_name(path.name + ".md"))
     _print_ceilings(limits, lengths)
     shares = _shares({name: sum(o.ingest[name] for o in found) for name in found[0].ingest})
     is_bar = str(facts["model"]).startswith(BAR_MODEL)
@@ -43,8 +43,7 @@ def print_report(
     )
     if found[0].stats.device_tokens is not None:
         assert all(one["peak_slots"] <= one["device_tokens"] for one in lengths)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _draw(lengths, path.with_name(path.name + ".png"), str(facts["model"]))
+    _draw(lengths, path.with_name(path.name + ".png"), str(facts["model"]).partition(";")[0])
     print_json({
         "pipeline": "bench", **facts, "ceilings": limits, "shares": shares, "bar": verdict,
         "resident_tokens": budget.resident_tokens, "lengths": lengths,
@@ -94,7 +93,7 @@ def _both(cell: dict[str, float]) -> str:
     return f"{cell['median_ms']:.1f} / {cell['p95_ms']:.1f}"
 
 
-def _print_speed(lengths: Sequence[dict[str, Any]]) -> None:
+def _print_speed(lengths: Sequence[dict[str, Any]]) -> str:
     names = ("vision", "prefill", "scoring", "compaction")
     columns = ["frames", "ingest fps", *(f"{name} %" for name in names)]
     columns += ["TTFT ms", "TTFT behind a chunk ms", "TPOT ms", "TPOT of 100 tokens ms"]
@@ -107,10 +106,10 @@ def _print_speed(lengths: Sequence[dict[str, Any]]) -> None:
         ]
         for one in lengths
     ]
-    print_table("speed against stream length (median / p95)", columns, rows)
+    return print_table("speed against stream length (median / p95)", columns, rows)
 
 
-def _print_memory(lengths: Sequence[dict[str, Any]], budget: Budget) -> None:
+def _print_memory(lengths: Sequence[dict[str, Any]], budget: Budget) -> str:
     columns = ["frames", "slots", "peak slots", "device_tokens", "cache bytes", "by arithmetic"]
     rows = [
         [
@@ -123,7 +122,7 @@ def _print_memory(lengths: Sequence[dict[str, Any]], budget: Budget) -> None:
         ]
         for one in lengths
     ]
-    print_table(f"memory (resident budget {budget.resident_tokens} tokens)", columns, rows)
+    return print_table(f"memory (resident budget {budget.resident_tokens} tokens)", columns, rows)
 
 
 def _print_ceilings(limits: dict[str, float], lengths: Sequence[dict[str, Any]]) -> None:

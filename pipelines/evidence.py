@@ -34,12 +34,14 @@ from hermes_like.sprites.source import SpritesSource
 from hermes_like.sprites.stories import draw_story
 from hermes_like.sprites.world import Story
 from pipelines.reporting import (
+    bundled_model,
     print_header,
     print_json,
     print_table,
     save_config,
     share,
     share_text,
+    write_tables,
 )
 
 #: No other pipeline and no training draws from this seed.
@@ -151,8 +153,8 @@ def summary(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def print_part(title: str, parts: dict[str, dict[str, Any]]) -> None:
-    """One table: a row per part."""
+def print_part(title: str, parts: dict[str, dict[str, Any]]) -> str:
+    """One table, a row per part; returned as Markdown."""
     columns = ["part", "top span right", "by chance", "covers event", "any span right"]
     columns += ["answer right", "right answers: top span right", "span / event frames"]
     rows = [
@@ -166,7 +168,7 @@ def print_part(title: str, parts: dict[str, dict[str, Any]]) -> None:
         ]
         for name, part in parts.items()
     ]
-    print_table(f"{title}: % (95 % interval) n", columns, rows)
+    return print_table(f"{title}: % (95 % interval) n", columns, rows)
 
 
 def parts_of(findings: Sequence[Finding], key: str) -> dict[str, dict[str, Any]]:
@@ -197,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     configs = {policy: load_config(policy, overrides) for policy in policies}
     model = load_model("sprites")
     facts = {
-        "model": "sprites (bundled; its figures never stand for a real model)",
+        "model": bundled_model(),
         "presets": ", ".join(str(preset_path(policy)) for policy in policies),
         "resolved configs": ", ".join(
             str(save_config(config, args.out / f"{name}.yaml")) for name, config in configs.items()
@@ -208,6 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     where = print_header("evidence of recall answers", facts)
     results: dict[str, Any] = {}
+    tables: list[str] = []
     for policy, config in configs.items():
         findings = [
             finding
@@ -218,13 +221,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = [json.dumps(asdict(finding)) for finding in findings]
         (args.out / f"{policy}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         parts = {name: parts_of(findings, name) for name in ("num_frames", "type")}
-        print_part(f"{policy}, by stream length", parts["num_frames"])
-        print_part(f"{policy}, by type", parts["type"])
         results[policy] = {"all": summary(findings), **parts}
-        print_part(policy, {"all": results[policy]["all"]})
+        by_length = {**parts["num_frames"], "all": results[policy]["all"]}
+        tables.append(print_part(f"{policy}, by stream length", by_length))
+        tables.append(print_part(f"{policy}, by type", parts["type"]))
         percent = results[policy]["all"]["overlaps"]["percent"]
         verdict = "reached" if percent >= GOAL_PERCENT else "MISSED"
         print(f"{policy}: goal of {GOAL_PERCENT:g} % {verdict} with {percent} %")
+    write_tables(tables, args.out / "tables.md")
     wall_s = round(time.perf_counter() - started, 1)
     result = {"pipeline": "evidence", **where, **facts, "wall_s": wall_s, "results": results}
     (args.out / "evidence.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,8 @@
 Scripted streams at one frame per second. Each carries a few needles (events whose shape, colour and
 number occur nowhere else) and every needle is asked about at every age: what it was, whether it
 was, whether a look-alike was, and beside it what is visible now. Frames are rendered and encoded
-once per stream, and all policies read the same vision tokens through ``StreamSession``.
+once per stream, and all policies read the same vision tokens through ``StreamSession``. A policy is
+a preset, or a preset with fields changed: ``hermes@policy.frame_quota=0``.
 
 The first streams are long enough for the greatest age; ``--short-streams`` further ones stop at
 ``--short-age`` and sharpen the figures below it. A killed run continues where it was: there is one
@@ -15,12 +16,10 @@ file per stream and one line per policy. The last line printed is JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,72 +28,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hermes_like.config import HermesConfig
 from hermes_like.models import ModelAdapter, load_model
-from hermes_like.presets import load_config, preset_path
+from hermes_like.presets import preset_path
 from hermes_like.records import Answer
 from hermes_like.session import StreamSession
 from hermes_like.sprites.source import SpritesSource
-from pipelines.needles import Moment, NeedleStream, Replay, draw_stream, group_of, numbered
+from pipelines.needles import Moment, NeedleStream, draw_stream, group_of
+from pipelines.recall_jobs import (
+    Job,
+    append_line,
+    configuration,
+    read_lines,
+    remaining,
+    split_policies,
+)
 from pipelines.recall_report import print_report
-from pipelines.reporting import print_header, save_config
+from pipelines.replay import Replay, numbered
+from pipelines.reporting import bundled_model, print_header, save_config
 
 POLICIES = "window,sink_window,uniform,hermes,hermes_paper,hermes_released,full"
 AGES = "10,30,60,120,300,600,1800,3600,7200"
 #: No other pipeline and no training draws from this seed.
 SEED = 20_261_129
 VISION_BATCH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One stream under some policies.
-
-    Attributes:
-        index: Of the stream.
-        ages: In frames, ascending.
-        policies: Presets still to be run.
-        device_tokens: The cap of slots per layer.
-        full_frames: Where a policy without a cap stops.
-        seed: Of the experiment.
-        out: Folder of the results.
-    """
-
-    index: int
-    ages: tuple[int, ...]
-    policies: tuple[str, ...]
-    device_tokens: int
-    full_frames: int
-    seed: int
-    out: Path
-
-    @property
-    def file(self) -> Path:
-        """Where its lines go."""
-        return self.out / f"stream_{self.index:03d}.jsonl"
-
-    def settings(self, policy: str) -> dict[str, Any]:
-        """What a line must agree on to be used again."""
-        return {
-            "policy": policy,
-            "stream": self.index,
-            "ages": list(self.ages),
-            "device_tokens": self.device_tokens,
-            "full_frames": self.full_frames,
-            "seed": self.seed,
-            "config": configuration(policy, self.device_tokens).model_dump(mode="json"),
-        }
-
-
-def configuration(policy: str, device_tokens: int) -> HermesConfig:
-    """A preset at the common cap; each question alone, frames prefilled a segment at a time."""
-    preset = load_config(policy)
-    overrides = {
-        "memory.device_tokens": str(device_tokens),
-        "memory.prefill_frames": str(preset.memory.segment_frames),
-        "answer.keep_conversation": "false",
-    }
-    return load_config(policy, overrides)
 
 
 def encode(model: ModelAdapter, stream: NeedleStream, seed: int) -> Tensor:
@@ -156,6 +112,7 @@ def _tokens_held(session: StreamSession, start_frame: int, end_frame: int) -> fl
 def run_job(job: Job) -> None:
     """Run what is left of a stream, one line per policy."""
     torch.set_num_threads(1)
+    settings = {policy: job.settings(policy) for policy in job.policies}  # before weights change
     model = load_model("sprites")
     stream = draw_stream(job.seed, job.index, job.ages)
     tokens = encode(model, stream, job.seed + job.index)
@@ -164,28 +121,8 @@ def run_job(job: Job) -> None:
         most = job.full_frames if config.policy.name == "full" else stream.story.num_frames
         with StreamSession(Replay(model, tokens), config) as session:  # type: ignore[arg-type]
             result = run_policy(session, stream, most)
-        _append(job.file, {"settings": job.settings(policy), **result})
+        append_line(job.file, {"settings": settings[policy], **result})
         print(f"  stream {job.index} {policy}: {result['wall_s']} s", flush=True)
-
-
-def _append(file: Path, line: dict[str, Any]) -> None:
-    """Add a line; what a killed run left unfinished stays a line of its own."""
-    is_torn = file.exists() and not file.read_bytes().endswith(b"\n")
-    with file.open("a", encoding="utf-8") as lines:
-        lines.write("\n" * is_torn + json.dumps(line) + "\n")
-
-
-def read_lines(job: Job) -> list[dict[str, Any]]:
-    """Finished lines of a stream that were made with these settings; torn ones are left out."""
-    lines = []
-    for text in job.file.read_text(encoding="utf-8").splitlines() if job.file.exists() else ():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        if line["settings"] in [job.settings(policy) for policy in job.policies]:
-            lines.append(line)
-    return lines
 
 
 def plan(args: argparse.Namespace) -> list[Job]:
@@ -193,26 +130,19 @@ def plan(args: argparse.Namespace) -> list[Job]:
     ages = tuple(sorted({int(age) for age in args.ages.split(",")}))
     short = tuple(age for age in ages if age <= args.short_age)
     lengths = [ages] * args.streams + [short] * (args.short_streams if short else 0)
-    policies = tuple(args.policies.split(","))
+    policies = split_policies(args.policies)
     return [
         Job(i, a, policies, args.device_tokens, args.full_frames, args.seed, args.out)
         for i, a in enumerate(lengths)
     ]
 
 
-def remaining(job: Job) -> Job | None:
-    """The job without the policies that are finished; None if nothing is left."""
-    done = {line["settings"]["policy"] for line in read_lines(job)}
-    left = tuple(policy for policy in job.policies if policy not in done)
-    if not left:
-        return None
-    return replace(job, policies=left)
-
-
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--policies", default=POLICIES, help="presets, separated by commas")
+    parser.add_argument(
+        "--policies", default=POLICIES, help="presets (preset@key=value: one field changed)"
+    )
     parser.add_argument("--ages", default=AGES, help="seconds of stream, separated by commas")
     parser.add_argument("--streams", type=int, default=1, help="streams up to the greatest age")
     parser.add_argument("--short-streams", type=int, default=0, help="further, shorter streams")
@@ -221,6 +151,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--full-frames", type=int, default=2000, help="where 'full' stops")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--jobs", type=int, default=1, help="streams at a time, one core each")
+    parser.add_argument("--report-only", action="store_true", help="run nothing more")
     parser.add_argument("--out", type=Path, default=Path("runs/recall"))
     return parser.parse_args(argv)
 
@@ -233,18 +164,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     jobs = plan(args)
     saved = {
         policy: save_config(configuration(policy, args.device_tokens), args.out / f"{policy}.yaml")
-        for policy in args.policies.split(",")
+        for policy in split_policies(args.policies)
     }
     facts = {
-        "model": "sprites (bundled; its figures never stand for a real model)",
-        "presets": ", ".join(str(preset_path(policy)) for policy in saved),
+        "model": bundled_model(),
+        "presets": ", ".join(str(preset_path(policy.split("@")[0])) for policy in saved),
         "resolved configs": ", ".join(map(str, saved.values())),
         "device_tokens": args.device_tokens,
         "streams": f"{len(jobs)}, one frame per second",
         "warm-up": "none needed: accuracy, not speed",
     }
     where = print_header("recall against age", facts)
-    left = [job for job in map(remaining, jobs) if job is not None]
+    left = [] if args.report_only else [job for job in map(remaining, jobs) if job is not None]
     if args.jobs > 1 and len(left) > 1:
         with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
             list(pool.map(run_job, left))
@@ -252,6 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for job in left:
             run_job(job)
     lines = [line for job in jobs for line in read_lines(job)]
+    if not lines:
+        raise SystemExit("nothing has been run yet with these settings and weights")
     facts |= {"seed": args.seed, "streams_run_now": len(left)}
     print_report(lines, {**where, **facts}, args.out, time.perf_counter() - started)
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pipelines.reporting import print_json, print_table, share, share_text
+from pipelines.reporting import print_json, print_table, share, share_text, write_tables
 
 Row = dict[str, Any]
 Line = dict[str, Any]
@@ -35,8 +35,7 @@ def print_report(lines: Sequence[Line], facts: dict[str, Any], out: Path, wall_s
         "nothing_said": {name: _nothing(asked, ages) for name, asked in rows.items()},
         "policies": {name: _facts(name, lines) for name in rows},
     }
-    _print_tables(tables, ages)
-    out.mkdir(parents=True, exist_ok=True)
+    write_tables(_print_tables(tables, ages), out / "tables.md")
     picture = _draw(recall, ages, out / "recall.png", facts)
     events = {str(age): _num_needles(lines, age) for age in ages}
     print("Intervals are Wilson's at 95 % and take questions as independent;")
@@ -113,7 +112,8 @@ def _facts(name: str, lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-def _print_tables(tables: dict[str, Any], ages: Sequence[int]) -> None:
+def _print_tables(tables: dict[str, Any], ages: Sequence[int]) -> list[str]:
+    printed = []
     columns = ["policy", *(f"{age} s" for age in ages)]
     for key, title in (
         ("recall", "recall by age: % right (95 % interval) n"),
@@ -121,13 +121,14 @@ def _print_tables(tables: dict[str, Any], ages: Sequence[int]) -> None:
     ):
         cells = tables[key]
         rows = [[name, *(share_text(c[str(age)]) for age in ages)] for name, c in cells.items()]
-        print_table(title, columns, rows)
+        printed.append(print_table(title, columns, rows))
     held, silent = tables["needle_tokens_held"], tables["nothing_said"]
     rows = [
         [name, *(_pair_text(held[name][str(age)], silent[name][str(age)]) for age in ages)]
         for name in held
     ]
-    print_table('needle tokens resident per layer / % of recall answered "nothing"', columns, rows)
+    title = 'needle tokens resident per layer / % of recall answered "nothing"'
+    printed.append(print_table(title, columns, rows))
     columns = [
         "policy",
         "now",
@@ -142,7 +143,7 @@ def _print_tables(tables: dict[str, Any], ages: Sequence[int]) -> None:
         facts = tables["policies"][name]
         slots = [str(facts["peak_slots"]), str(facts["resident_tokens"] or "no cap")]
         rows.append([name, *(share_text(groups[g]) for g in ("now", "recall", *EXISTS)), *slots])
-    print_table("all ages together", columns, rows)
+    return [*printed, print_table("all ages together", columns, rows)]
 
 
 def _pair_text(held: float | None, silent: float | None) -> str:

@@ -5,12 +5,14 @@ This module knows no experiment; it holds the few helpers the pipelines share.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hermes_like.config import HermesConfig
+from hermes_like.models.sprites import weights_folder
 from hermes_like.presets import to_yaml
 
 ROOT = Path(__file__).parent.parent
@@ -51,6 +54,18 @@ def hardware() -> str:
     name = names[0] if names else platform.processor() or platform.machine()
     line = f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads"
     return line + (f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "")
+
+
+@cache
+def weights_digest() -> str:
+    """The first digits of the SHA-256 of the bundled weights."""
+    data = (weights_folder() / "model.safetensors").read_bytes()
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def bundled_model() -> str:
+    """The bundled model as a fact beside its figures, which weights it has included."""
+    return f"sprites, bundled, weights {weights_digest()}; never stands for a real model"
 
 
 def environment() -> dict[str, str]:
@@ -111,8 +126,8 @@ def share_text(cell: dict[str, object] | None) -> str:
     return f"{cell['percent']:.0f} ({low:.0f}-{high:.0f}) n={cell['asked']}"
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table that is wide enough for its content, also into a file."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Print a table that is wide enough for its content; returns it as Markdown."""
     table = Table()
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
@@ -122,6 +137,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     if not console.is_terminal:
         console = Console(width=240)
     console.print(f"[bold]{title}[/bold]", table, sep="\n")
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return f"{title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def write_tables(tables: Sequence[str], path: Path) -> None:
+    """Write Markdown tables, ready for ``docs/results.md``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(tables), encoding="utf-8")
 
 
 def print_json(result: dict[str, object]) -> None:

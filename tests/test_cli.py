@@ -43,7 +43,7 @@ def test_ask_prints_for_people(sprites_video: Path, capsys: pytest.CaptureFixtur
     assert "A  blue ring" in out
     assert "0:23" in out
     assert "on 2026-05-01 14:00:" in out
-    assert "note: This model does not know" in out
+    assert "A  This model does not know 'my', 'zebra'." in out
 
 
 def test_watch_answers_at_the_time_of_the_question(

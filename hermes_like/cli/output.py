@@ -57,6 +57,8 @@ def _write_answer(answer: Answer, as_json: bool) -> None:
         span = f"{clock(missing.start_s)}-{clock(missing.end_s)}"
         typer.echo(f"            not consulted: {span} ({missing.reason})")
     for note in answer.notes:
+        if note == answer.text:
+            continue
         typer.echo(f"            note: {note}")
 
 

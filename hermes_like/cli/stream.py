@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,7 @@ def _with_progress(
         disable=disable,
         bar_format=layout if duration_s else None,
         leave=False,
+        mininterval=0.1 if sys.stderr.isatty() else 5.0,
     ) as bar:
         for count, frame in enumerate(frames, start=1):
             yield frame

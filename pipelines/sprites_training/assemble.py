@@ -100,5 +100,6 @@ def assemble(tower: Path, checkpoint: Path, folder: Path) -> int:
         if size_bytes > MAX_BYTES:
             raise ValueError(f"weights take {size_bytes} bytes, at most {MAX_BYTES} are allowed")
         for file in FILES:
+            (partial / file).chmod(0o644)
             shutil.move(partial / file, folder / file)
     return size_bytes

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hermes_like.sprites.tokenizer import PAD_ID
-from pipelines.sprites_training.features import FeatureSource
+from pipelines.sprites_training.features import FeatureSource, confuse_pairs
 from pipelines.sprites_training.network import MASKED, RowTarget
 from pipelines.sprites_training.samples import IGNORED, SIDE_HEADS, Sample
 
@@ -24,10 +24,10 @@ TARGETS: dict[str, tuple[int, tuple[int, ...], bool, float]] = {
     "before": (1, (0, 1), True, 0.3),
     "slots": (2, (0, 1), False, 0.5),
     "previous": (2, (2, 3), False, 1.5),
-    "same_shape": (3, (0, 1), True, 1.0),
-    "same_color": (3, (2, 3), True, 1.0),
+    "same_shape": (3, (0, 1), True, 1.5),
+    "same_color": (3, (2, 3), True, 1.5),
     "first": (4, (0, 1), False, 1.0),
-    "count": (5, (0, 1), True, 1.0),
+    "count": (5, (0, 1), True, 2.0),
     "second_early": (5, (2, 3), False, 0.5),
     "second": (6, (0, 1), False, 1.0),
 }
@@ -86,8 +86,21 @@ def visibility(times: Tensor, evict_times: Tensor, dialogues: Tensor, lengths: T
     return visible | (index[:, None] == index[None, :])
 
 
-def collate(samples: Sequence[Sample], source: FeatureSource, rng: np.random.Generator) -> Batch:
-    """Pad samples into one batch and look up the features of their frames."""
+def collate(
+    samples: Sequence[Sample],
+    source: FeatureSource,
+    rng: np.random.Generator,
+    *,
+    is_training: bool = False,
+) -> Batch:
+    """Pad samples into one batch and look up the features of their frames.
+
+    Args:
+        samples: What to pad.
+        source: Where features come from.
+        rng: Source of noise and of the choice among renderings.
+        is_training: Whether some sprites are made to look a little wrong.
+    """
     lengths = torch.tensor([len(sample.ids) for sample in samples])
     width = int(lengths.max())
 
@@ -101,7 +114,10 @@ def collate(samples: Sequence[Sample], source: FeatureSource, rng: np.random.Gen
     is_video = torch.zeros(ids.shape, dtype=torch.bool)
     is_newline = torch.zeros(ids.shape, dtype=torch.bool)
     for row, sample in enumerate(samples):
-        tokens = source.tokens(list(sample.story.frames()), sample.frames, rng)
+        frames = list(sample.story.frames())
+        tokens = source.tokens(frames, sample.frames, rng)
+        if is_training:
+            confuse_pairs(tokens, frames, sample.frames, rng)
         features[row, 1 : 1 + len(tokens)] = torch.from_numpy(tokens)
         is_video[row, 1 : 1 + len(tokens)] = True
         is_newline[row, sample.num_video - 1] = sample.has_newline

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from pipelines.sprites_training.samples import (
 from pipelines.sprites_training.schedule import Plan, Speed, replan, seconds_until
 
 SIDE_WEIGHT = 0.3
+COUNT_SIDE_WEIGHT = 0.6
 EMA_DECAY = 0.998
 CALM = Hardships(drop_share=0.0, gap_share=0.0)
 
@@ -90,7 +92,7 @@ def train_decoder(run: DecoderRun) -> None:
     if run.processes == 1:
         _Trainer(run, rank=0).train()
         return
-    store = run.folder / f"rendezvous-{os.getpid()}"
+    store = run.folder.resolve() / f"rendezvous-{os.getpid()}"
     torch.multiprocessing.spawn(_process, args=(run, f"file://{store}"), nprocs=run.processes)
     store.unlink(missing_ok=True)
 
@@ -126,7 +128,7 @@ class _Trainer:
         self.started = time.monotonic()
         self._resume()
         self.rng = np.random.default_rng([run.seed, self.step, rank])
-        self.is_fixed = run.stop_at is None
+        self.is_stopping = False
 
     # -- the loop --------------------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class _Trainer:
         """Step until the plan ends, with checkpoints and checks on the clock."""
         saved = checked = time.monotonic()
         self._replan()
+        signal.signal(signal.SIGTERM, self._stop)
         while True:
             order = self._order()
             if order.is_over:
@@ -151,15 +154,19 @@ class _Trainer:
                 saved = now
                 self.save()
         if self.rank == 0:
-            self._check()
             self.save()
+            self._check()
+
+    def _stop(self, *_: object) -> None:
+        """End after this step, with a checkpoint."""
+        self.is_stopping = True
 
     def _one_step(self, order: _Order) -> None:
         recipe = self._recipe_now(order)
         room = 4 * order.num_frames + recipe.question_tokens + 3
         count = max(2, self.run.step_tokens // room)
         samples = [build_sample(self.rng, order.num_frames, recipe) for _ in range(count)]
-        batch = collate(samples, self.features, self.rng)
+        batch = collate(samples, self.features, self.rng, is_training=True)
         outputs = run_decoder(self.decoder, batch)
         loss, parts = total_loss(self.decoder, outputs, batch, self.run.attention_weight)
         self.optimizer.zero_grad()
@@ -187,7 +194,7 @@ class _Trainer:
         values = [
             float(frames),
             self.plan.rate(self.step),
-            float(self.step >= self.plan.end_step),
+            float(self.is_stopping or self.step >= self.plan.end_step),
             float(self.curriculum.max_frames > 10),
         ]
         if self.run.processes > 1:
@@ -371,7 +378,7 @@ def total_loss(
         parts[f"look{target.layer}.{target.heads[0]}"] = value.detach().item()
     for name, (layer, _) in SIDE_HEADS.items():
         value = side_loss(decoder.side[name], outputs.hidden[layer], batch.side[name])
-        loss = loss + SIDE_WEIGHT * value
+        loss = loss + (COUNT_SIDE_WEIGHT if "_count" in name else SIDE_WEIGHT) * value
         parts[name] = value.detach().item()
     return loss, parts
 
@@ -396,6 +403,7 @@ def check(
         newline_share=1.0,
         small_palette_share=0.1,
         look_alike_share=0.0,
+        pairs_share=0.0,
     )
     tally = Tally()
     for start in range(0, num_streams, 8):

@@ -34,7 +34,7 @@ class Hardships:
     """
 
     drop_share: float = 0.5
-    gap_share: float = 0.4
+    gap_share: float = 0.45
     evict_share: float = 0.45
 
 
@@ -116,7 +116,8 @@ def _spare_events(rng: np.random.Generator, thinned: BoolArray, events: IntArray
 
 
 def _gap(rng: np.random.Generator) -> int:
-    return int(np.exp(rng.random() * np.log(MAX_GAP)))
+    """Draw a gap of 1 to ``MAX_GAP`` positions, its logarithm the likelier the larger."""
+    return int(np.exp(np.sqrt(rng.random()) * np.log(MAX_GAP)))
 
 
 def _with_gaps(rng: np.random.Generator, plan: VideoPlan, hardships: Hardships) -> VideoPlan:

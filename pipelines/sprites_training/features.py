@@ -8,8 +8,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hermes_like.sprites.world import Sprite
-from pipelines.sprites_training.code import CODE_DIM, CODE_NOISE, frame_code
+from hermes_like.sprites.world import COLORS, SHAPES, Sprite
+from pipelines.sprites_training.code import (
+    CODE_DIM,
+    CODE_NOISE,
+    FACT_SCALE,
+    PAIR_WEIGHT,
+    frame_code,
+    tables,
+)
 
 FloatArray = npt.NDArray[np.float32]
 Sprites = tuple[Sprite, ...]
@@ -34,6 +41,35 @@ class FeatureSource(Protocol):
             rng: Source of noise, or of the choice among renderings.
         """
         ...
+
+
+#: Share of videos in which one kind of sprite looks a little wrong.
+CONFUSED_SHARE = 0.2
+
+
+def confuse_pairs(
+    features: FloatArray,
+    frames: Sequence[Sprites],
+    token_frames: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
+    """In some videos, bend the pair part of one kind's code towards another pair, in place.
+
+    The tower does so with shape-colour pairs it never saw; the decoder should then still trust
+    shape and colour on their own. Only frames with a single sprite are bent.
+    """
+    kinds = sorted({(s[0].shape, s[0].color) for s in frames if len(s) == 1})
+    if not kinds or rng.random() >= CONFUSED_SHARE:
+        return
+    shape, color = kinds[int(rng.integers(len(kinds)))]
+    pair = tables().pair
+    row, column = SHAPES.index(shape), COLORS.index(color)
+    other = pair[row, int(rng.integers(len(COLORS)))]
+    if rng.random() < 0.5:
+        other = pair[int(rng.integers(len(SHAPES))), column]
+    bend = FACT_SCALE * PAIR_WEIGHT * float(rng.random()) * (other - pair[row, column])
+    is_kind = [len(s) == 1 and (s[0].shape, s[0].color) == (shape, color) for s in frames]
+    features[np.array(is_kind)[token_frames]] += bend
 
 
 class CodeFeatures:

@@ -58,7 +58,7 @@ class Emphasis:
     """Which question types are asked more often: those that still go wrong."""
 
     PULL = 0.05
-    LEAST, MOST = 0.4, 2.0
+    LEAST, MOST = 0.4, 3.0
 
     def __init__(self) -> None:
         self.errors = dict.fromkeys(TYPE_NAMES, 0.5)

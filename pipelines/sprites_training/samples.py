@@ -8,12 +8,20 @@ the same answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hermes_like.sprites.questions import GROUPS, TYPES, Group, answer, draw_question, hops
+from hermes_like.sprites.questions import (
+    GROUPS,
+    TYPES,
+    Group,
+    Slots,
+    answer,
+    draw_question,
+    hops,
+)
 from hermes_like.sprites.stories import (
     draw_look_alike_story,
     draw_palette,
@@ -50,6 +58,8 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 
 IGNORED = -100
+#: Share of events with two sprites in streams that have many of them.
+MANY_PAIRS = 0.6
 #: Classes of the running counts; the last one means "that many or more".
 COUNT_CLASSES = 9
 NO_EVENT_SHAPE = len(SHAPES)
@@ -75,6 +85,7 @@ class SampleRecipe:
         newline_share: Share of samples with the vector that ends a video.
         small_palette_share: Share of streams with few shapes and colours.
         look_alike_share: Share of streams full of look-alikes.
+        pairs_share: Share of the other streams in which most events show two sprites.
         group_weights: How often questions of each group are drawn.
         type_factors: Factors on the weights of single types.
     """
@@ -85,6 +96,7 @@ class SampleRecipe:
     newline_share: float = 0.8
     small_palette_share: float = 0.2
     look_alike_share: float = 0.15
+    pairs_share: float = 0.25
     group_weights: Mapping[Group, float] = field(default_factory=lambda: DEFAULT_GROUP_WEIGHTS)
     type_factors: Mapping[str, float] = field(default_factory=dict)
 
@@ -148,7 +160,10 @@ def draw_training_story(rng: np.random.Generator, num_frames: int, recipe: Sampl
             rng, num_frames, one_of(rng, kinds), is_present=bool(rng.random() < 0.5)
         )
     is_small = luck < recipe.look_alike_share + recipe.small_palette_share
-    return draw_story(rng, num_frames, palette=draw_palette(rng, small=is_small))
+    palette = draw_palette(rng, small=is_small)
+    if rng.random() < recipe.pairs_share:
+        palette = replace(palette, pair_share=MANY_PAIRS)
+    return draw_story(rng, num_frames, palette=palette)
 
 
 def build_sample(
@@ -288,6 +303,7 @@ class _Turn:
     slot_tokens: list[int]
     first: tuple[int, ...]
     second: tuple[int, ...]
+    slots: Slots
 
 
 def _ask(
@@ -321,6 +337,7 @@ def _ask(
                 [start + 1 + i for i, word in enumerate(words) if word in slot_ids],
                 first,
                 second,
+                question.slots,
             )
         )
     return turns
@@ -515,6 +532,8 @@ def _reply_labels(visible: Story, asked: Sequence[_Turn], length: int) -> dict[s
     labels = np.full((len(names), length), IGNORED)
     for turn in asked:
         sprites = [s for event in turn.second for s in visible.events[event].sprites]
+        if len(sprites) > 1 and TYPES[turn.type][0] != "order":
+            sprites = [sprite for sprite in sprites if _has(sprite, turn.slots)]
         if len(sprites) != 1:
             continue
         sprite = sprites[0]
@@ -522,6 +541,17 @@ def _reply_labels(visible: Story, asked: Sequence[_Turn], length: int) -> dict[s
         values = (*values, ZONES.index(sprite.zone), _digit_class(sprite))
         labels[:, turn.rows[:-1]] = np.array(values)[:, None]
     return dict(zip(names, labels, strict=True))
+
+
+def _has(sprite: Sprite, slots: Slots) -> bool:
+    """Whether a sprite has everything that a question names."""
+    facts = {
+        "shape": sprite.shape,
+        "color": sprite.color,
+        "zone": sprite.zone,
+        "digit": str(sprite.digit),
+    }
+    return all(facts[name] == word for name, word in slots.items())
 
 
 def _digit_class(sprite: Sprite) -> int:

@@ -61,6 +61,9 @@ class TowerPlan:
         code_start: When the last map is solved for and the code loss begins.
         decay_start: When the rates begin to fall linearly to zero.
         mining_start: When hard frames are preferred and standard sizes become frequent.
+        polish_steps: Steps after ``num_steps`` that start at a part of the peak rates again and
+            take the harder half of the fresh frames.
+        polish_peak: That part.
     """
 
     num_steps: int = 8_000
@@ -73,10 +76,19 @@ class TowerPlan:
     code_start: float = 0.19
     decay_start: float = 0.35
     mining_start: float = 0.6
+    polish_steps: int = 0
+    polish_peak: float = 0.2
+
+    @property
+    def total_steps(self) -> int:
+        """Steps with and without polish."""
+        return self.num_steps + self.polish_steps
 
 
 def learning_rate_factor(plan: TowerPlan, step: int) -> float:
-    """Return the factor of both rates at a step: short warm-up, plateau, linear decay."""
+    """Return the factor of both rates at a step: warm-up, plateau, linear decay; polish decay."""
+    if step >= plan.num_steps:
+        return plan.polish_peak * (plan.total_steps - step) / max(plan.polish_steps, 1)
     warmup = min(1.0, (step + 1) / 100)
     progress = step / plan.num_steps
     decay = (1.0 - progress) / (1.0 - plan.decay_start)
@@ -87,7 +99,7 @@ def training_style(plan: TowerPlan, step: int) -> RenderStyle:
     """Return the style of fresh frames at a step; noise is added when a frame is used."""
     if step < plan.code_start * plan.num_steps:
         return clean(TRAINING)
-    is_mining = step >= plan.mining_start * plan.num_steps
+    is_mining = plan.mining_start * plan.num_steps <= step < plan.num_steps
     return replace(clean(TRAINING), free_size_rate=0.3 if is_mining else 0.5)
 
 
@@ -179,7 +191,7 @@ class TowerTraining:
         factor = learning_rate_factor(self.plan, self.step)
         for optimizer, rate in ((self.muon, self.plan.muon_lr), (self.adamw, self.plan.adamw_lr)):
             optimizer.param_groups[0]["lr"] = rate * factor
-        fresh = draw_batch(self.plan.fresh_frames, self.rng, training_style(self.plan, self.step))
+        fresh = self._draw_fresh()
         index = self._pick()
         losses = self.losses(concatenate([fresh, self.pool.select(index)]))
         losses.total.mean().backward()  # type: ignore[no-untyped-call]
@@ -196,6 +208,16 @@ class TowerTraining:
         code = 1.0 if losses.code is None else float(losses.code.detach().mean())
         facts = float(losses.facts.detach().mean())
         return {"facts": facts, "code": code, "grad_norm": float(norm), "lr_factor": factor}
+
+    def _draw_fresh(self) -> FrameBatch:
+        """Render the new frames of a step; while polishing the harder half of twice as many."""
+        count, style = self.plan.fresh_frames, training_style(self.plan, self.step)
+        if self.step < self.plan.num_steps:
+            return draw_batch(count, self.rng, style)
+        candidates = draw_batch(2 * count, self.rng, style, ContentMix(pair_rate=0.5))
+        with torch.no_grad():
+            loss = self.losses(candidates).total
+        return candidates.select(loss.topk(count).indices)
 
     def _pick(self) -> torch.Tensor:
         """Indices of the pool frames for a step; the harder of two once mining has begun."""
@@ -401,6 +423,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = TowerPlan()
     parser.add_argument("--out", type=Path, default=Path("runs/sprites/tower"))
     parser.add_argument("--steps", type=int, default=plan.num_steps)
+    parser.add_argument("--polish-steps", type=int, default=plan.polish_steps)
     parser.add_argument("--seed", type=int, default=plan.seed)
     parser.add_argument("--batch-frames", type=int, default=plan.batch_frames)
     parser.add_argument("--fresh-frames", type=int, default=plan.fresh_frames)
@@ -413,6 +436,7 @@ def run_tower(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     plan = TowerPlan(
         num_steps=args.steps,
+        polish_steps=args.polish_steps,
         seed=args.seed,
         batch_frames=args.batch_frames,
         fresh_frames=args.fresh_frames,
@@ -431,7 +455,7 @@ def _train(
     log_path = out / "log.jsonl"
     before, sums, count = time.monotonic(), {"facts": 0.0, "code": 0.0}, 0
     results: dict[str, Any] = {}
-    while training.step < plan.num_steps:
+    while training.step < plan.total_steps:
         if training.has_code and not training.is_solved:
             training.solve_last_map()
         values = training.train_step()
@@ -446,7 +470,7 @@ def _train(
             row |= {"grad_norm": values["grad_norm"], "lr_factor": values["lr_factor"]}
             row["ms_per_step"] = round((now - before) / count * 1e3, 1)
             before, sums, count = now, dict.fromkeys(sums, 0.0), 0
-            if training.step % eval_every == 0 or training.step == plan.num_steps:
+            if training.step % eval_every == 0 or training.step == plan.total_steps:
                 results = {name: training.evaluate(batch) for name, batch in tests.items()}
                 row |= results
             with log_path.open("a") as log:

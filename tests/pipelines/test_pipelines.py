@@ -14,7 +14,8 @@ from hermes_like.presets import load_config
 from hermes_like.session import StreamSession
 from hermes_like.sprites.source import SpritesSource
 from pipelines import bench, evidence, needles, recall
-from pipelines.needles import LEAD_FRAMES, Replay, draw_stream, numbered, story_until
+from pipelines.needles import LEAD_FRAMES, draw_stream, story_until
+from pipelines.replay import Replay, numbered
 from pipelines.reporting import wilson
 
 ENVIRONMENT = {"hardware", "commit", "torch", "transformers", "load_average"}
