@@ -183,8 +183,14 @@ class StreamSession:
 
     def _ready(self, question: str, text: str, status: Any) -> AnswerStream:
         """An answer that code gives, not the model."""
-        notes = (text,)
-        answer = Answer(text, status, stream=self.name, question=question, notes=notes)
+        answer = Answer(
+            text,
+            status,
+            stream=self.name,
+            question=question,
+            asked_at_s=self._last_s,
+            notes=(text,),
+        )
         return AnswerStream(iter([text]), [answer])
 
     @contextmanager
