@@ -111,7 +111,7 @@ def stream_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2)  # the layers of one pass share a mask; older ones would only hold memory
 def _lower_right(num_queries: int, num_keys: int, device: torch.device) -> Tensor:
     ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
     return ones.tril(num_keys - num_queries)
