@@ -7,7 +7,6 @@ evidence. Training, tests and benchmarks share them. The module knows no pixels 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import numpy as np
 
 from hermes_like.sprites.stories import one_of
 from hermes_like.sprites.templates import TEMPLATES, plural
-from hermes_like.sprites.tokenizer import vocabulary
 from hermes_like.sprites.world import COLORS, DIGITS, HELD_OUT_PAIRS, SHAPES, Event, Sprite, Story
 
 Group = Literal["now", "recall", "exists", "order", "count"]
@@ -99,13 +97,6 @@ def render_question(type: str, slots: Slots, paraphrase: int = 0) -> str:
     if "shape" in slots:
         words["shapes"] = plural(slots["shape"])
     return templates[paraphrase % len(templates)].format(**words)
-
-
-def unknown_words(text: str) -> list[str]:
-    """Return the words of a user's question that the model has never met, in order, once each."""
-    words = re.findall(r"\w+|[^\w\s]+", text.lower())
-    known = vocabulary()
-    return list(dict.fromkeys(word for word in words if word not in known))
 
 
 def draw_question(
