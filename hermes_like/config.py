@@ -138,6 +138,9 @@ class PolicyConfig(Station):
     frame_quota: int = Field(
         1, ge=0, description="hermes: tokens every frame keeps before the rest is chosen by score"
     )
+    quota_order: Literal["score", "even"] = Field(
+        "even", description="hermes: which frames keep their quota when not all can"
+    )
     trigger_includes_prefix: bool = Field(
         False, description="hermes: compact when prefix and video together exceed the budget"
     )

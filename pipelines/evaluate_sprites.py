@@ -99,7 +99,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, default=WEIGHTS)
     parser.add_argument("--questions", type=int, default=400, help="least number per group and row")
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--only", default="", help="conditions whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="conditions whose name contains one of these, a,b"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/sprites/evaluation.json"))
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -108,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     results = {
         condition.name: run_condition(answerer, condition, args.seed, args.questions)
         for condition in standard_conditions()
-        if args.only in condition.name
+        if any(part in condition.name for part in args.only.split(","))
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

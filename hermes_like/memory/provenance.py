@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 SUMMARY_TOP = -(1 << 40)
+#: Multipliers of a 32-bit integer hash.
+_MIX, _MASK = (0x45D9F3B, 0x119DE1F3), (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,21 @@ def frame_ids(
     """Ids of the vision tokens of consecutive frames, ``[num_frames * tokens_per_frame]``."""
     start = first_frame * tokens_per_frame
     return torch.arange(start, start + num_frames * tokens_per_frame, device=device)
+
+
+def random_priority(frames: Tensor, cells: Tensor, seed: int = 0) -> Tensor:
+    """A number in [0, 1) per token that looks random and never changes, float32 ``[tokens]``.
+
+    Args:
+        frames: int64 ``[tokens]``.
+        cells: int64 ``[tokens]``; zeros give all tokens of a frame the same number.
+        seed: Another seed, other numbers.
+    """
+    x = (frames * 0x9E3779B1 + cells * 0x85EBCA6B + seed * 0xC2B2AE35) & _MASK
+    for factor in _MIX:
+        x = ((x ^ (x >> 16)) * factor) & _MASK
+    x = x ^ (x >> 16)
+    return (x.to(torch.float64) / float(1 << 32)).to(torch.float32)
 
 
 class FrameTable:

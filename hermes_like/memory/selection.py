@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hermes_like.memory.provenance import random_priority
 from hermes_like.policies.base import LayerView, SelectionSpec
 
 
@@ -32,6 +33,9 @@ def select(
         return candidates
     frames, values = view.frames[candidates], scores[candidates]
     claim = _claims(frames, values, spec, protected_frames)
+    if spec.quota_order == "even":
+        priority = random_priority(frames, torch.zeros_like(frames))
+        values = torch.where(claim == 1, priority, values)
     if spec.whole_frames:
         return candidates[_whole_frames(frames, values, claim, room)]
     order = torch.argsort(values, descending=True, stable=True)

@@ -17,6 +17,7 @@ from hermes_like.records import Band
 
 SummaryKind = Literal["none", "appended", "weighted"]
 AttentionKind = Literal["none", "true", "embedding"]
+QuotaOrder = Literal["score", "even"]
 Guidance = Literal["local", "global", "mixed"]
 
 
@@ -57,6 +58,8 @@ class SelectionSpec:
         whole_frames: A frame is kept with all its tokens or not at all.
         sink_frames: First frames of the stream that always stay.
         frame_quota: Best tokens of every frame that go before all others.
+        quota_order: Which frames keep their quota when not all can: those with the best scores,
+            or a random sample of the past that is the same in all layers.
         summary: What stands for evicted tokens: nothing; one token per compaction at the end of
             the layer (released HERMES); one count-weighted token before the oldest kept one.
         summary_bands: Bands that have summaries.
@@ -68,6 +71,7 @@ class SelectionSpec:
     whole_frames: bool = False
     sink_frames: int = 0
     frame_quota: int = 0
+    quota_order: QuotaOrder = "score"
     summary: SummaryKind = "none"
     summary_bands: tuple[Band, ...] = ("deep",)
     trigger_includes_prefix: bool = False

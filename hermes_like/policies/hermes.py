@@ -30,6 +30,7 @@ class HermesPolicy(RetentionPolicy):
         """Quota and summary as configured."""
         return SelectionSpec(
             frame_quota=self.config.frame_quota,
+            quota_order=self.config.quota_order,
             summary=self.config.summary,
             trigger_includes_prefix=self.config.trigger_includes_prefix,
         )

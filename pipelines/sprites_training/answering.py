@@ -70,7 +70,7 @@ class StockAnswerer:
         embeddings = torch.cat([bos, features[None]], dim=1)
         cache = DynamicCache()
         self.model.model.language_model(
-            inputs_embeds=embeddings, position_ids=positions[None], past_key_values=cache,
+            inputs_embeds=embeddings, position_ids=positions[None], cache=cache,
             use_cache=True,
         )  # fmt: skip
         return cache, positions
@@ -106,7 +106,7 @@ class StockAnswerer:
         for _ in range(MAX_ANSWER_TOKENS):
             hidden = self.model.model.language_model(
                 input_ids=ids, attention_mask=mask.long(), position_ids=positions,
-                past_key_values=copy, use_cache=True,
+                cache=copy, use_cache=True,
             ).last_hidden_state[:, -1]  # fmt: skip
             ids = self.model.lm_head(hidden).argmax(-1, keepdim=True)
             words.append(ids)

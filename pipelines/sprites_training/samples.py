@@ -59,7 +59,7 @@ FloatArray = npt.NDArray[np.float32]
 
 IGNORED = -100
 #: Share of events with two sprites in streams that have many of them.
-MANY_PAIRS = 0.6
+MANY_PAIRS = 0.8
 #: Classes of the running counts; the last one means "that many or more".
 COUNT_CLASSES = 9
 NO_EVENT_SHAPE = len(SHAPES)
@@ -67,9 +67,9 @@ NO_EVENT_COLOR = len(COLORS)
 
 DEFAULT_GROUP_WEIGHTS: dict[Group, float] = {
     "now": 1.5,
-    "recall": 3.0,
-    "exists": 2.0,
-    "order": 3.5,
+    "recall": 4.5,
+    "exists": 2.5,
+    "order": 2.5,
     "count": 3.0,
 }
 
@@ -96,7 +96,7 @@ class SampleRecipe:
     newline_share: float = 0.8
     small_palette_share: float = 0.2
     look_alike_share: float = 0.15
-    pairs_share: float = 0.25
+    pairs_share: float = 0.5
     group_weights: Mapping[Group, float] = field(default_factory=lambda: DEFAULT_GROUP_WEIGHTS)
     type_factors: Mapping[str, float] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_like.memory.provenance import random_priority
 from hermes_like.memory.selection import select
 from hermes_like.memory.smoothing import smooth
 from hermes_like.policies.base import LayerView, SelectionSpec, SmoothingSpec
@@ -17,9 +18,7 @@ def make(frames: list[int], band: str = "middle") -> LayerView:
     return LayerView(0, 10, band, 0.0, tensor, torch.zeros_like(tensor), None)  # type: ignore[arg-type]
 
 
-def plain(
-    frames: list[int], scores: list[float], room: int, quota: int, sinks: int, protected: int
-):
+def plain(frames, scores, room: int, quota: int, sinks: int, protected: int, is_even: bool):
     """The same rules, slowly."""
     newest = max(frames)
     ranks = {}
@@ -34,7 +33,12 @@ def plain(
             return 2
         return 1 if frames[i] >= 0 and ranks[i] < quota else 0
 
-    order = sorted(range(len(frames)), key=lambda i: (-claim(i), -scores[i], i))
+    def worth(i: int) -> float:
+        if is_even and claim(i) == 1:
+            return float(random_priority(torch.tensor([frames[i]]), torch.tensor([0])))
+        return scores[i]
+
+    order = sorted(range(len(frames)), key=lambda i: (-claim(i), -worth(i), i))
     return sorted(order[:room])
 
 
@@ -47,9 +51,26 @@ def test_token_selection_equals_the_plain_rules(data) -> None:
     scores = [float(v) for v in values]
     room, quota = data.draw(st.integers(1, 45)), data.draw(st.integers(0, 3))
     sinks, protected = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))
-    spec = SelectionSpec(frame_quota=quota, sink_frames=sinks)
+    order = data.draw(st.sampled_from(["score", "even"]))
+    spec = SelectionSpec(frame_quota=quota, sink_frames=sinks, quota_order=order)
     kept = select(torch.tensor(scores), make(frames), spec, room, protected)
-    assert kept.tolist() == plain(frames, scores, room, quota, sinks, protected)
+    assert kept.tolist() == plain(frames, scores, room, quota, sinks, protected, order == "even")
+
+
+def test_an_even_quota_samples_the_past_alike_in_all_layers() -> None:
+    """More frames than room: which ones stay does not depend on the layer's scores."""
+    frames = [f for f in range(200) for _ in range(4)]
+    spec = SelectionSpec(frame_quota=1, quota_order="even")
+    kept = []
+    for layer in range(3):
+        scores = torch.rand(800, generator=torch.Generator().manual_seed(layer))
+        chosen = select(scores, make(frames), spec, 60, 4)
+        kept.append([frames[i] for i in chosen.tolist()])
+    assert kept[0] == kept[1] == kept[2]
+    assert kept[0][-16:] == [f for f in range(196, 200) for _ in range(4)]
+    old = torch.tensor(kept[0][:-16])
+    assert len(set(old.tolist())) == 44
+    assert 60 < float(old.float().mean()) < 140, "expected all ages alike"
 
 
 def test_whole_frames_never_split() -> None:
