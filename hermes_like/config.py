@@ -76,7 +76,7 @@ class MemoryConfig(Station):
         1, ge=1, le=1024, description="frames prefilled in one forward pass; at most segment_frames"
     )
     protected_frames: int = Field(
-        0, ge=0, description="newest frames that compaction must keep whole (short-term window)"
+        4, ge=0, description="newest frames that compaction must keep whole (short-term window)"
     )
     question_tokens: int = Field(
         32, ge=1, description="slots kept free for a question with its template"
@@ -126,7 +126,7 @@ class PolicyConfig(Station):
     recency_rate: float = Field(20.0, ge=0, description="hermes: decay over normalised age")
     recency_rate_drop: float = Field(12.0, ge=0, description="hermes: fall over the middle band")
     smoothing: tuple[float, float, float] = Field(
-        (0.1, 0.3, 0.4), description="hermes: weight of the deeper layer, for shallow, middle, deep"
+        (1.0, 1.0, 1.0), description="hermes: weight of the deeper layer, for shallow, middle, deep"
     )
     smoothing_recursive: bool = Field(True, description="hermes: blend already smoothed scores")
     smoothing_alignment: Literal["identity", "index"] = Field(

@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from hermes_like.sprites.questions import TYPES, Question, answer, draw_question
 from hermes_like.sprites.render import STANDARD
-from hermes_like.sprites.stories import draw_look_alike_story, draw_story, one_of
+from hermes_like.sprites.stories import (
+    draw_look_alike_story,
+    draw_palette,
+    draw_story,
+    one_of,
+)
 from hermes_like.sprites.tokenizer import TOKENS_PER_FRAME
 from hermes_like.sprites.world import COLORS, HELD_OUT_PAIRS, SHAPES, Event, Sprite, Story
 from pipelines.sprites_training.answering import StockAnswerer
@@ -64,6 +69,11 @@ class Reply:
 def draw_plain(rng: np.random.Generator, num_frames: int) -> Story:
     """Draw a stream as in training, without held-out pairs."""
     return draw_story(rng, num_frames)
+
+
+def draw_singles(rng: np.random.Generator, num_frames: int) -> Story:
+    """Draw a stream that never shows two sprites at once."""
+    return draw_story(rng, num_frames, palette=replace(draw_palette(rng), pair_share=0.0))
 
 
 def draw_held_out(rng: np.random.Generator, num_frames: int) -> Story:
@@ -119,6 +129,10 @@ def standard_conditions() -> list[Condition]:
     full = [
         Condition(f"full cache, {n} frames", n, 0.0, 0, draw_plain, ask_all) for n in (8, 16, 32)
     ]
+    singles = [
+        Condition(f"one sprite at a time, {n} frames", n, 0.0, 0, draw_singles, ask_all)
+        for n in (8, 16, 32)
+    ]
     lossy = [
         Condition(f"half of the old tokens evicted, {n} frames", n, 0.5, 0, draw_plain, ask_all)
         for n in (16, 32)
@@ -133,7 +147,7 @@ def standard_conditions() -> list[Condition]:
         Condition("look-alikes, 32 frames", 32, 0.0, 0, draw_look_alikes, ask_look_alikes),
     ]
     longer = [Condition("full cache, 64 frames", 64, 0.0, 0, draw_plain, ask_all)]
-    return [*full, *lossy, *gaps, *apart, *longer]
+    return [*full, *singles, *lossy, *gaps, *apart, *longer]
 
 
 def examine(answerer: StockAnswerer, condition: Condition, rng: np.random.Generator) -> list[Reply]:

@@ -217,6 +217,9 @@ class _Trainer:
     def _average_gradients(self) -> None:
         if self.run.processes == 1:
             return
+        for parameter in self.decoder.parameters():
+            if parameter.grad is None:  # a side head without a label in this process
+                parameter.grad = torch.zeros_like(parameter)
         grads = [p.grad for p in self.decoder.parameters() if p.grad is not None]
         flat = torch.cat([grad.reshape(-1) for grad in grads])
         dist.all_reduce(flat)

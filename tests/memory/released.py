@@ -78,7 +78,9 @@ def adapter() -> RecordedAdapter:
 
 def memory(mode: str) -> DeviceMemory:
     """A memory with the recorded budget; ``mode`` is lazy or eager."""
-    config = MemoryConfig(positions="released", reindex=mode, reindex_margin=1024)
+    config = MemoryConfig(
+        protected_frames=0, positions="released", reindex=mode, reindex_margin=1024
+    )
     prefix = META["hermes"]["prefix_length"]
     budget = Budget(160, prefix, META["hermes"]["budget_video_tokens"])
     return DeviceMemory(adapter(), POLICIES.get("hermes")(RELEASED_POLICY), config, budget)

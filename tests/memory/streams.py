@@ -34,7 +34,7 @@ def memory(
     cap = None if resident is None else resident + prefix + 400
     budget = Budget(cap, prefix, resident)
     chosen = POLICIES.get(policy)(PolicyConfig(name=policy, **switches))
-    return DeviceMemory(adapter, chosen, config or MemoryConfig(), budget)
+    return DeviceMemory(adapter, chosen, config or MemoryConfig(protected_frames=0), budget)
 
 
 def append(target: DeviceMemory, pictures: list[Image], chunk: int = 1) -> Tensor:

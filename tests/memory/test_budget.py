@@ -10,6 +10,7 @@ from hermes_like.memory.budget import plan_budget
 
 
 def plan(config: MemoryConfig, **changes):
+    """Budget of a model with four tokens a frame and a prefix of one."""
     values = {
         "unlimited": False, "tokens_per_frame": 4, "prefix_tokens": 1, "video_end_tokens": 1,
         "guidance_tokens": 12,
@@ -28,15 +29,15 @@ def test_the_fuller_moment_decides() -> None:
 
 
 def test_too_small_a_cap_says_what_would_do() -> None:
-    config = MemoryConfig(device_tokens=100)
+    config = MemoryConfig(device_tokens=100, protected_frames=0)
     with pytest.raises(
         BudgetError, match=r"device_tokens: expected at least (\d+).* got 100"
     ) as error:
         plan(config)
     least = int(str(error.value).split("at least ")[1].split()[0])
-    assert plan(MemoryConfig(device_tokens=least)).resident_tokens == 5
+    assert plan(MemoryConfig(device_tokens=least, protected_frames=0)).resident_tokens == 5
     with pytest.raises(BudgetError):
-        plan(MemoryConfig(device_tokens=least - 1))
+        plan(MemoryConfig(device_tokens=least - 1, protected_frames=0))
 
 
 def test_protected_frames_need_room() -> None:

@@ -88,7 +88,7 @@ def test_weighted_summary_counts_everything_that_went(tiny) -> None:
 def test_lazy_positions_are_made_dense_near_the_limit(tiny, positions: str) -> None:
     """A23: the counter is ours, stays below the limit, and the keys follow it exactly."""
     margin = tiny.dims.max_positions - 400
-    config = MemoryConfig(positions=positions, reindex_margin=margin)
+    config = MemoryConfig(protected_frames=0, positions=positions, reindex_margin=margin)
     mine = memory(tiny, "window", resident=60, config=config)
     highest = []
     for segment in range(16):

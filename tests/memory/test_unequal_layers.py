@@ -68,7 +68,9 @@ def test_unequal_layers_equal_a_masked_reference(tiny, positions: str) -> None:
     config = MemoryConfig(
         positions=positions, reindex="eager" if positions == "released" else "lazy"
     )
-    mine = memory(tiny, "hermes", resident=45, config=config, summary="none", recency_weight=0.5)
+    mine = memory(
+        tiny, "hermes", resident=45, config=config, summary="none", smoothing=(0.1, 0.3, 0.4)
+    )
     reference = Reference(tiny)
     prefix = tiny.embed_text(tiny.prefix_ids())
     layers = range(tiny.dims.num_layers)
