@@ -26,8 +26,8 @@ def tiny():
 
 def config(policy: str = "hermes", **memory: object) -> HermesConfig:
     values = {
-        "device_tokens": 420, "segment_frames": 4, "question_tokens": 120, "history_tokens": 150,
-        "answer_tokens": 12,
+        "device_tokens": 420, "segment_frames": 4, "protected_frames": 1,
+        "question_tokens": 120, "history_tokens": 150, "answer_tokens": 12,
     } | memory  # fmt: skip
     return HermesConfig(memory=MemoryConfig(**values), policy=PolicyConfig(name=policy))
 

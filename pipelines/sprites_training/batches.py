@@ -27,11 +27,9 @@ TARGETS: dict[str, tuple[int, tuple[int, ...], bool, float]] = {
     "same_shape": (3, (0, 1), True, 1.5),
     "same_color": (3, (2, 3), True, 1.5),
     "first": (4, (0, 1), False, 1.0),
-    "first_wide": (4, (2, 3), False, 0.5),
     "count": (5, (0, 1), True, 2.0),
     "second_early": (5, (2, 3), False, 0.5),
     "second": (6, (0, 1), False, 1.0),
-    "second_wide": (6, (2, 3), False, 0.5),
 }
 
 
@@ -146,7 +144,7 @@ def collate(
 
 def _row_target(samples: Sequence[Sample], name: str, width: int) -> RowTarget:
     layer, heads, is_exact, weight = TARGETS[name]
-    source = name.removesuffix("_early").removesuffix("_wide")
+    source = name.removesuffix("_early")
     targets = [sample.targets[source] for sample in samples]
     count = max(1, max(len(target.rows) for target in targets))
     rows = np.zeros((len(samples), count), dtype=np.int64)

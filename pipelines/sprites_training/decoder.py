@@ -40,15 +40,6 @@ SIDE_WEIGHT = 0.3
 COUNT_SIDE_WEIGHT = 0.6
 EMA_DECAY = 0.998
 CALM = Hardships(drop_share=0.0, gap_share=0.0)
-#: Short videos, once long ones are mastered, exercise frames with two sprites: which has what?
-BINDING_FRAMES = 6
-BINDING_STEPS_SHARE = 0.6
-BINDING: dict[str, Any] = {
-    "hardships": CALM,
-    "pairs_share": 1.0,
-    "look_alike_share": 0.0,
-    "group_weights": {"now": 3.0, "recall": 6.0, "exists": 3.0, "order": 0.5, "count": 0.5},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +186,6 @@ class _Trainer:
 
     def _recipe_now(self, order: _Order) -> SampleRecipe:
         recipe = replace(self.recipe, type_factors=self.emphasis.factors())
-        if order.is_hard and order.num_frames <= BINDING_FRAMES:
-            return replace(recipe, **BINDING)
         return recipe if order.is_hard else replace(recipe, hardships=CALM)
 
     def _order(self) -> _Order:
@@ -354,8 +343,6 @@ class _Order:
 def _draw_length(rng: np.random.Generator, curriculum: Curriculum) -> int:
     if not curriculum.is_grown:
         return round(3 + (curriculum.max_frames - 3) * rng.random() ** 0.7)
-    if rng.random() < BINDING_STEPS_SHARE:
-        return int(rng.integers(2, BINDING_FRAMES + 1))
     if rng.random() < 1 / 3:
         return int(rng.integers(24, 49))
     return int(rng.integers(2, 33))

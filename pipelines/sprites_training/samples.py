@@ -59,7 +59,7 @@ FloatArray = npt.NDArray[np.float32]
 
 IGNORED = -100
 #: Share of events with two sprites in streams that have many of them.
-MANY_PAIRS = 0.8
+MANY_PAIRS = 0.6
 #: Classes of the running counts; the last one means "that many or more".
 COUNT_CLASSES = 9
 NO_EVENT_SHAPE = len(SHAPES)

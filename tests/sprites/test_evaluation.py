@@ -66,7 +66,7 @@ def test_intervals_hold_the_share() -> None:
 
 def test_the_last_line_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "evaluation.json"
-    arguments = ["--model", str(WEIGHTS), "--questions", "1", "--only", "8 frames"]
+    arguments = ["--model", str(WEIGHTS), "--questions", "1", "--only", "held-out"]
     assert evaluate_sprites.main([*arguments, "--out", str(out)]) == 0
     last = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert set(last["percent"]) == set(json.loads(out.read_text())) == {"full cache, 8 frames"}
+    assert set(last["percent"]) == set(json.loads(out.read_text())) == {"held-out pairs, 16 frames"}
