@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import time
 from collections import defaultdict
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from hermes_like.sprites.questions import GROUPS
+from pipelines.reporting import wilson
 from pipelines.sprites_training.answering import StockAnswerer
 from pipelines.sprites_training.conditions import Condition, Reply, examine, standard_conditions
 
@@ -30,17 +30,6 @@ SEED = 987_654
 MAX_STREAMS = 4_000
 
 Cell = dict[str, float | int | list[float]]
-
-
-def wilson(hits: int, asked: int, z: float = 1.96) -> tuple[float, float]:
-    """Return the 95 % Wilson interval of a share."""
-    if asked == 0:
-        return 0.0, 1.0
-    share = hits / asked
-    middle = share + z * z / (2 * asked)
-    spread = z * math.sqrt(share * (1 - share) / asked + z * z / (4 * asked * asked))
-    scale = 1 + z * z / asked
-    return (middle - spread) / scale, (middle + spread) / scale
 
 
 def cell(replies: Sequence[Reply]) -> Cell:

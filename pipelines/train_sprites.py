@@ -3,7 +3,7 @@
     python -m pipelines.train_sprites tower                      # about an hour of one core
     python -m pipelines.train_sprites decoder --steps 4000       # at the same time, on the code
     python -m pipelines.train_sprites bank                       # the tower's features
-    python -m pipelines.train_sprites decoder --bank runs/sprites/bank.pt --processes 2
+    python -m pipelines.train_sprites decoder --bank runs/sprites/bank.safetensors --processes 2
     python -m pipelines.train_sprites assemble
 
 Every stage goes on from its last checkpoint when started again.
@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_bank(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tower", type=Path, default=RUNS / "tower" / "tower.safetensors")
-    parser.add_argument("--out", type=Path, default=RUNS / "bank.pt")
+    parser.add_argument("--out", type=Path, default=RUNS / "bank.safetensors")
     parser.add_argument("--renderings", type=int, default=4, help="of every lone sprite")
     parser.add_argument("--pairs", type=int, default=5_000, help="frames with two sprites")
     parser.add_argument("--seed", type=int, default=11)
@@ -66,7 +66,7 @@ def _add_decoder(parser: argparse.ArgumentParser) -> None:
 
 def _add_assemble(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tower", type=Path, default=RUNS / "tower" / "tower.safetensors")
-    parser.add_argument("--decoder", type=Path, default=RUNS / "decoder" / "decoder.pt")
+    parser.add_argument("--decoder", type=Path, default=RUNS / "decoder" / "decoder.safetensors")
     parser.add_argument("--out", type=Path, default=WEIGHTS)
 
 

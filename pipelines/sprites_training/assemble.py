@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
@@ -19,6 +18,7 @@ from hermes_like.sprites.tokenizer import (
     VIDEO_ID,
     save_tokenizer,
 )
+from pipelines.sprites_training.checkpoint import load_state
 from pipelines.sprites_training.network import decoder_config
 from pipelines.sprites_training.vision import vision_config
 
@@ -52,7 +52,7 @@ def decoder_weights(checkpoint: Path, *, averaged: bool = True) -> dict[str, Ten
         checkpoint: File written by the decoder's training.
         averaged: Whether to take the running mean of the weights instead of the last ones.
     """
-    state = torch.load(checkpoint, weights_only=True)
+    state = load_state(checkpoint)
     source: dict[str, Tensor] = state["ema" if averaged else "decoder"]
     weights = {"model.image_newline": source["newline"]}
     for name, value in source.items():

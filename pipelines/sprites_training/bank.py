@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from hermes_like.sprites.world import Sprite
+from pipelines.sprites_training.checkpoint import load_state, save_state
 from pipelines.sprites_training.code import CODE_DIM, frame_code
 
 FloatArray = npt.NDArray[np.float32]
@@ -46,7 +47,7 @@ class BankFeatures:
     @classmethod
     def load(cls, path: Path) -> BankFeatures:
         """Read a bank written by :func:`save_bank`."""
-        state = torch.load(path, weights_only=True)
+        state = load_state(path)
         contents = [tuple(Sprite(*fields) for fields in frame) for frame in state["contents"]]
         return cls(contents, state["features"].float().numpy())
 
@@ -77,7 +78,7 @@ class BankFeatures:
 def save_bank(path: Path, contents: Sequence[Sprites], features: FloatArray) -> None:
     """Write a bank, features in half precision."""
     fields = [[(s.shape, s.color, s.zone, s.digit) for s in sprites] for sprites in contents]
-    torch.save({"contents": fields, "features": torch.from_numpy(features).half()}, path)
+    save_state(path, {"contents": fields, "features": torch.from_numpy(features).half()})
 
 
 def _zones(sprites: Sprites) -> tuple[str, ...]:

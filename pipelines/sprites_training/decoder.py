@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from pipelines.sprites_training.bank import BankFeatures
 from pipelines.sprites_training.batches import Batch, collate
+from pipelines.sprites_training.checkpoint import load_state, save_state
 from pipelines.sprites_training.dropping import Hardships
 from pipelines.sprites_training.features import CodeFeatures, FeatureSource
 from pipelines.sprites_training.network import HIDDEN, Decoder, Outputs, initialise
@@ -311,15 +312,14 @@ class _Trainer:
             "curriculum": asdict(self.curriculum),
             "type_errors": self.emphasis.errors,
         }
-        path = self.run.folder / "decoder.pt"
-        torch.save(state, path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").replace(path)
+        path = self.run.folder / "decoder.safetensors"
+        save_state(path, state)
 
     def _resume(self) -> None:
-        path = self.run.folder / "decoder.pt"
+        path = self.run.folder / "decoder.safetensors"
         if not path.exists():
             return
-        state = torch.load(path, weights_only=True)
+        state = load_state(path)
         self.decoder.load_state_dict(state["decoder"])
         self.ema = state["ema"]
         self.optimizer.load_state_dict(state["optimizer"])

@@ -12,6 +12,7 @@ from hermes_like.sprites.world import Sprite
 from pipelines.sprites_training.assemble import whole_config
 from pipelines.sprites_training.bank import BankFeatures, save_bank
 from pipelines.sprites_training.batches import collate
+from pipelines.sprites_training.checkpoint import load_state
 from pipelines.sprites_training.code import frame_code
 from pipelines.sprites_training.decoder import DecoderRun, run_decoder, total_loss, train_decoder
 from pipelines.sprites_training.dropping import NEVER, Hardships
@@ -103,8 +104,8 @@ def test_real_features_take_the_place_of_the_code(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     codes = np.stack([frame_code(sprites) for sprites in contents])
     features = (codes[:, None] + 0.01 * rng.standard_normal((4, 4, 128))).astype(np.float32)
-    save_bank(tmp_path / "bank.pt", contents, features)
-    bank = BankFeatures.load(tmp_path / "bank.pt")
+    save_bank(tmp_path / "bank.safetensors", contents, features)
+    bank = BankFeatures.load(tmp_path / "bank.safetensors")
     other_pair = (Sprite("star", "red", "right"), Sprite("moon", "white", "left", 5))
     frames = [lone, (), other_pair]
     token_frames = np.array([0, 0, 0, 0, 1, 2, 2])
@@ -128,7 +129,7 @@ def test_a_plan_falls_to_zero_and_follows_the_clock() -> None:
 def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for steps in (2, 3):
         train_decoder(DecoderRun(tmp_path, steps=steps, step_tokens=300, check_streams=1))
-    state = torch.load(tmp_path / "decoder.pt", weights_only=True)
+    state = load_state(tmp_path / "decoder.safetensors")
     assert state["step"] == 3
 
 
