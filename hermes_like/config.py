@@ -162,6 +162,87 @@ class AnswerConfig(Station):
     keep_conversation: bool = Field(True, description="later questions see earlier turns")
 
 
+FullAction = Literal["thin", "drop_kv", "forget"]
+
+
+class StoreConfig(Station):
+    """What long-term memory keeps off the device, and its caps."""
+
+    enabled: bool = Field(True, description="keep the past off the device; false: forget for good")
+    codec: str = Field("int8", description="raw | int8 | k8v4 | int4 | ...")
+    host_bytes: int = Field(
+        256 * 2**20, ge=0, description="cap in RAM: segments, vectors, staging and queues"
+    )
+    disk_bytes: int = Field(
+        4 * 2**30, ge=0, description="cap on disk, everything in the memory folder; 0: no disk"
+    )
+    keyframe_bytes: int = Field(
+        512 * 2**20, ge=0, description="part of disk_bytes that pictures may take; 0: no pictures"
+    )
+    min_free_bytes: int = Field(
+        2**30, ge=0, description="free space of the file system that is never used up"
+    )
+    durability: Literal["none", "interval", "strict"] = Field(
+        "interval", description="when data is forced to the medium; kill -9 loses nothing anyway"
+    )
+    sync_interval_s: float = Field(2.0, gt=0, description="interval: seconds between two syncs")
+    keyframes_per_segment: int = Field(1, ge=0, description="pictures kept of each segment")
+    keyframe_format: Literal["jpeg", "webp"] = Field("jpeg")
+    keyframe_quality: int = Field(90, ge=1, le=100)
+    keyframe_side: int = Field(
+        640, ge=16, description="longest side of a kept picture, in pixels; larger ones shrink"
+    )
+    at_disk_cap: tuple[FullAction, ...] = Field(
+        ("drop_kv", "forget"),
+        description="what happens to the oldest segments at the disk cap, in this order of steps",
+    )
+    thin_threshold: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="store a token once while its embedding keeps this cosine; null: store all",
+    )
+    checkpoint_segments: int = Field(
+        64, ge=1, description="segments between two snapshots of the device state"
+    )
+    retention_s: float | None = Field(
+        None, gt=0, description="forget what is older than this; null: only caps decide"
+    )
+
+
+class RetrievalConfig(Station):
+    """How the past is found again."""
+
+    route: Literal["auto", "now", "recall", "time", "scan"] = Field(
+        "auto", description="auto: chosen per question"
+    )
+    max_frames: int = Field(8, ge=1, description="most frames brought back for one question")
+    retrieved_tokens: int = Field(
+        32, ge=0, description="slots kept free for what is brought back; 0: nothing is"
+    )
+    heads: tuple[tuple[int, int], ...] = Field(
+        ((0, 1), (4, 0)), description="(layer, KV head) whose keys are searched; see calibrate"
+    )
+    pooling: Literal["max", "mean"] = Field(
+        "max", description="over question tokens: the best one counts, or all"
+    )
+    normalisation: Literal["standard", "centred", "none"] = Field(
+        "standard", description="scores per head against the stream: standardised, centred, or raw"
+    )
+    gate_margin: float = Field(
+        0.0, description="how far the best hit must beat resident frames to be fetched"
+    )
+    neighbour_frames: int = Field(
+        0, ge=0, description="frames on each side of a hit that come with it"
+    )
+    deadline_s: float = Field(5.0, gt=0, description="fetching stops here; the rest is missing")
+    scan_candidates: int = Field(64, ge=1, description="most events a scan asks about")
+    scan_agreement: float = Field(
+        0.5, ge=0, le=1, description="share of an event's frames that must say yes"
+    )
+    scan_deadline_s: float = Field(20.0, gt=0, description="a scan stops here with what it has")
+
+
 class HermesConfig(Station):
     """The whole configuration. Every field has a default, so a preset may be partial."""
 
@@ -169,4 +250,6 @@ class HermesConfig(Station):
     source: SourceConfig = SourceConfig()
     memory: MemoryConfig = MemoryConfig()
     policy: PolicyConfig = PolicyConfig()
+    store: StoreConfig = StoreConfig()
+    retrieval: RetrievalConfig = RetrievalConfig()
     answer: AnswerConfig = AnswerConfig()

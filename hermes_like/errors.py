@@ -7,7 +7,13 @@
     │   └── SourceStalledError     the source was open and stopped answering
     ├── ModelError                 weights or a tokenizer cannot be used
     │   └── ModelNotFoundError     nothing was found under the given name
-    └── BudgetError                a promised cap does not leave room for the request
+    ├── BudgetError                a promised cap does not leave room for the request
+    └── StorageError               a memory folder, or something in it, cannot be used
+        ├── CodecError             bytes that are no block of a known codec, or were altered
+        ├── FingerprintError       the memory was written by another model or another format
+        ├── MemoryLockedError      another process writes to the folder
+        ├── TierFullError          a tier has no room, and nothing in it may go
+        └── SegmentUnavailableError  a segment is gone, or cannot be trusted
 
     SessionStateError              misuse by the caller: asking a closed session, for example
 
@@ -47,6 +53,40 @@ class ModelNotFoundError(ModelError):
 
 class BudgetError(HermesError):
     """A promised cap does not leave room for what was asked."""
+
+
+class StorageError(HermesError):
+    """A memory folder, or something in it, cannot be used."""
+
+
+class CodecError(StorageError):
+    """Bytes that are no block of a known codec, or were altered."""
+
+
+class FingerprintError(StorageError):
+    """The memory was written by another model or in another format."""
+
+
+class MemoryLockedError(StorageError):
+    """Another process writes to the folder."""
+
+
+class TierFullError(StorageError):
+    """A tier has no room, and nothing in it may go."""
+
+
+class SegmentUnavailableError(StorageError):
+    """A segment is gone, or cannot be trusted.
+
+    Attributes:
+        segment_id: Which one.
+        reason: ``absent``, ``checksum``, ``fingerprint``, ``io_error``, ``deadline`` or ``erased``.
+    """
+
+    def __init__(self, segment_id: int, reason: str, detail: str = "") -> None:
+        super().__init__(f"segment {segment_id}: {reason}" + (f" ({detail})" if detail else ""))
+        self.segment_id = segment_id
+        self.reason = reason
 
 
 class SessionStateError(RuntimeError):

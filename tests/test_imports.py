@@ -58,6 +58,9 @@ CONFINED: dict[str, tuple[str, ...]] = {
     "decord": ("hermes_like.sources.*",),
     "gradio": ("demos.*",),
     "faiss": ("hermes_like.index",),
+    "cryptography": ("hermes_like.tiers.*",),
+    "xxhash": ("hermes_like.tiers.*", "hermes_like.codec.*"),
+    "dateparser": ("hermes_like.retrieval.*",),
     "matplotlib": ("hermes_like.cli.plot", "pipelines.*"),
     "pydantic": (
         "hermes_like.config",

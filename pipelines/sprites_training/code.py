@@ -1,8 +1,10 @@
 """The fixed feature code between the vision half and the decoder of the sprites model.
 
-A frame is a sum of random vectors, one per fact; the tower learns to output that sum in each of
-its tokens, and the decoder learns to read it, at the same time and without each other. This
-module knows the world's vocabulary but neither pixels nor the tokenizer.
+A sprite is a sum of random vectors, one per fact; the tower learns to output that sum in each of
+its tokens, and the decoder learns to read it, at the same time and without each other. Where a
+frame shows two sprites, half of its tokens carry one and half the other: a sum of both leaves the
+decoder guessing which sprite has what. This module knows the world's vocabulary but neither pixels
+nor the tokenizer.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ EMPTY_SCALE = 0.125
 
 #: Row of ``CodeTables.digit`` that stands for a sprite without a digit.
 NO_DIGIT = len(DIGITS)
+
+#: Which sprite each token of a frame carries where there are two, counted in the order of ``ZONES``:
+#: the upper two tokens the first, the lower two the second.
+TOKEN_ROLES = (0, 0, 1, 1)
+NUM_ROLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +118,41 @@ def sprite_code(sprite: Sprite) -> FloatArray:
     return code
 
 
+def token_code(sprite: Sprite | None) -> FloatArray:
+    """Return the code of a token that carries a sprite or, with None, an empty frame; ``[dim]``."""
+    if sprite is None:
+        return (EMPTY_SCALE * tables().empty).astype(np.float32)
+    return sprite_code(sprite)
+
+
+def role_sprites(sprites: Sequence[Sprite]) -> tuple[Sprite | None, Sprite | None]:
+    """Return the sprite of each role; a lone sprite has both, an empty frame has none.
+
+    Raises:
+        ValueError: More than two sprites.
+    """
+    if len(sprites) > NUM_ROLES:
+        raise ValueError(f"expected at most {NUM_ROLES} sprites in a frame, got {len(sprites)}")
+    if not sprites:
+        return None, None
+    ordered = sorted(sprites, key=lambda sprite: ZONES.index(sprite.zone))
+    return ordered[0], ordered[-1]
+
+
 def frame_code(sprites: Sequence[Sprite]) -> FloatArray:
-    """Return the code of a frame, ``[dim]`` float32; each of the frame's tokens carries it.
+    """Return the codes of a frame's tokens, ``[tokens, dim]`` float32.
 
     Args:
         sprites: What the frame shows; none for an empty frame.
     """
-    if not sprites:
-        return (EMPTY_SCALE * tables().empty).astype(np.float32)
-    total = sprite_code(sprites[0]).copy()
-    for sprite in sprites[1:]:
-        total += sprite_code(sprite)
-    return total
+    codes = [token_code(sprite) for sprite in role_sprites(sprites)]
+    return np.stack([codes[role] for role in TOKEN_ROLES])
 
 
 def frame_codes(frames: Sequence[Sequence[Sprite]]) -> FloatArray:
-    """Return the codes of many frames, ``[frames, dim]`` float32."""
+    """Return the codes of many frames, ``[frames, tokens, dim]`` float32."""
     if not frames:
-        return np.zeros((0, CODE_DIM), dtype=np.float32)
+        return np.zeros((0, len(TOKEN_ROLES), CODE_DIM), dtype=np.float32)
     return np.stack([frame_code(sprites) for sprites in frames])
 
 

@@ -14,7 +14,7 @@ import torch
 
 from hermes_like.sprites.render import MODEL_SIZE, PAIR_ZONES, RenderStyle, render_model_input
 from hermes_like.sprites.world import COLORS, DIGITS, HELD_OUT_PAIRS, SHAPES, ZONES, Sprite
-from pipelines.sprites_training.code import frame_codes
+from pipelines.sprites_training.code import frame_codes, role_sprites
 
 PATCH_SIZE = 16
 NUM_PATCHES = (MODEL_SIZE // PATCH_SIZE) ** 2
@@ -68,12 +68,16 @@ def _draw_sprite(rng: np.random.Generator, zone: str, mix: ContentMix) -> Sprite
             return Sprite(shape, color, zone, digit)  # type: ignore[arg-type]
 
 
-def label_row(content: Content) -> npt.NDArray[np.int16]:
-    """Return the labels of a frame, ``[NUM_COLUMNS]`` int16."""
+def label_rows(content: Content) -> npt.NDArray[np.int16]:
+    """Return the labels of a frame, one row per token role, ``[roles, NUM_COLUMNS]`` int16."""
+    return np.stack([_label_row(sprite) for sprite in role_sprites(content)])
+
+
+def _label_row(sprite: Sprite | None) -> npt.NDArray[np.int16]:
     row = np.zeros(NUM_COLUMNS, dtype=np.int16)
     row[SHAPE_COLUMNS], row[COLOR_COLUMNS] = NUM_SHAPES, NUM_COLORS
     row[DIGIT_COLUMNS] = NUM_DIGITS
-    for sprite in content:
+    if sprite is not None:
         zone = ZONES.index(sprite.zone)
         shape, color = SHAPES.index(sprite.shape), COLORS.index(sprite.color)
         row[SHAPE_COLUMNS.start + zone] = shape
@@ -98,8 +102,8 @@ class FrameBatch:
 
     Attributes:
         patches: ``[frames, patches, values]`` uint8 levels, without noise if so drawn.
-        labels: ``[frames, NUM_COLUMNS]`` int16.
-        codes: ``[frames, dim]`` float32, the code each token should carry.
+        labels: ``[frames, roles, NUM_COLUMNS]`` int16.
+        codes: ``[frames, tokens, dim]`` float32, the code each token should carry.
     """
 
     patches: torch.Tensor
@@ -132,7 +136,7 @@ def render_batch(
         patches[i] = np.rint(to_patches(render_model_input(content, rng, style=style)))
     return FrameBatch(
         torch.from_numpy(patches),
-        torch.from_numpy(np.stack([label_row(content) for content in contents])),
+        torch.from_numpy(np.stack([label_rows(content) for content in contents])),
         torch.from_numpy(frame_codes(contents)),
     )
 

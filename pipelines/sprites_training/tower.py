@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hermes_like.sprites.render import STANDARD, TRAINING, RenderStyle
+from pipelines.sprites_training.code import TOKEN_ROLES
 from pipelines.sprites_training.frames import (
     ANY_DIGIT_COLUMNS,
     COLOR_COLUMNS,
@@ -42,6 +43,15 @@ from pipelines.sprites_training.vision import SideHead, VisionHalf, stock_state
 
 EMPTY_ZONE_WEIGHT = 0.25
 MAX_NOISE_LEVEL = 5.0
+#: Plan of a run that starts from trained networks: gentler, on the code from the first step.
+CONTINUED: dict[str, Any] = {
+    "muon_lr": 0.01,
+    "adamw_lr": 1e-3,
+    "code_start": 0.0,
+    "decay_start": 0.15,
+    "mining_start": 0.4,
+    "pair_rate": 0.5,
+}
 #: Residuals of the code below this norm cannot change the nearest code; see ``perception.py``.
 SAFE_RESIDUAL = 1.0
 
@@ -64,6 +74,7 @@ class TowerPlan:
         polish_steps: Steps after ``num_steps`` that start at a part of the peak rates again and
             take the harder half of the fresh frames.
         polish_peak: That part.
+        pair_rate: Share of frames with two sprites.
     """
 
     num_steps: int = 8_000
@@ -78,6 +89,7 @@ class TowerPlan:
     mining_start: float = 0.6
     polish_steps: int = 0
     polish_peak: float = 0.2
+    pair_rate: float = 0.34
 
     @property
     def total_steps(self) -> int:
@@ -116,19 +128,18 @@ def side_losses(
     parts: list[torch.Tensor], labels: torch.Tensor, digit_weight: float
 ) -> torch.Tensor:
     """Loss of the side head, mean over tokens, ``[frames]``."""
-    labels = labels.long()
-    num_frames, num_tokens = parts[0].shape[:2]
-    shapes = labels[:, SHAPE_COLUMNS]
+    labels = labels.long()[:, TOKEN_ROLES]
+    shapes = labels[..., SHAPE_COLUMNS]
     weight = torch.where(shapes == NUM_SHAPES, EMPTY_ZONE_WEIGHT, 1.0)
-    weight = weight / weight.sum(dim=1, keepdim=True)
-    total = torch.zeros(num_frames)
+    weight = weight / weight.sum(dim=-1, keepdim=True)
+    total = torch.zeros(len(labels))
     columns = (SHAPE_COLUMNS, COLOR_COLUMNS, DIGIT_COLUMNS)
     for logits, column, scale in zip(parts[:3], columns, (1.0, 1.0, digit_weight), strict=True):
-        target = labels[:, None, column].expand(-1, num_tokens, -1)
+        target = labels[..., column]
         loss = F.cross_entropy(logits.flatten(0, 2), target.flatten(), reduction="none")
-        total = total + scale * (loss.view(target.shape).mean(dim=1) * weight).sum(dim=1)
+        total = total + scale * (loss.view(target.shape) * weight).sum(dim=-1).mean(dim=1)
     for logits, column in zip(parts[3:], (PAIR_COLUMNS, ANY_DIGIT_COLUMNS), strict=True):
-        target = labels[:, None, column].expand(-1, num_tokens, -1).float()
+        target = labels[..., column].float()
         loss = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
         total = total + 0.15 * loss.sum(dim=-1).mean(dim=1)
     return total
@@ -146,6 +157,7 @@ class TowerTraining:
         self.is_solved = False
         self.minutes = 0.0
         self.rng = np.random.default_rng(plan.seed)
+        self.mix = ContentMix(pair_rate=plan.pair_rate)
         self.noise = NoiseBank(np.random.default_rng(plan.seed + 1))
         matrices, others = _split_parameters(self.vision, self.head)
         self.muon = Muon(matrices, lr=plan.muon_lr, weight_decay=0.02, num_iterations=4)
@@ -171,7 +183,7 @@ class TowerTraining:
     def fill_pool(self) -> None:
         """Render the pool."""
         style = training_style(self.plan, self.step)
-        self.pool = draw_batch(self.plan.pool_frames, self.rng, style)
+        self.pool = draw_batch(self.plan.pool_frames, self.rng, style, self.mix)
 
     def losses(self, batch: FrameBatch) -> Losses:
         """Return the losses of some frames with fresh noise."""
@@ -182,7 +194,7 @@ class TowerTraining:
         if not self.has_code:
             return Losses(facts, facts, None)
         tokens = self.vision.multi_modal_projector.linear_2(activations)
-        error = (tokens - batch.codes[:, None]).square().mean(dim=(1, 2)) / self.code_scale
+        error = (tokens - batch.codes).square().mean(dim=(1, 2)) / self.code_scale
         weight = 6.0 if self.is_mining else 3.0
         return Losses(facts + weight * error, facts, error)
 
@@ -213,7 +225,7 @@ class TowerTraining:
         """Render the new frames of a step; while polishing the harder half of twice as many."""
         count, style = self.plan.fresh_frames, training_style(self.plan, self.step)
         if self.step < self.plan.num_steps:
-            return draw_batch(count, self.rng, style)
+            return draw_batch(count, self.rng, style, self.mix)
         candidates = draw_batch(2 * count, self.rng, style, ContentMix(pair_rate=0.5))
         with torch.no_grad():
             loss = self.losses(candidates).total
@@ -249,7 +261,7 @@ class TowerTraining:
         for index in torch.arange(self.plan.pool_frames).split(500):
             batch = self.pool.select(index)
             x = self.vision.activations(self.noise.add(batch.patches, self.rng, MAX_NOISE_LEVEL))
-            target = batch.codes[:, None].expand(-1, x.shape[1], -1).flatten(0, 1).double()
+            target = batch.codes.flatten(0, 1).double()
             x = F.pad(x.flatten(0, 1), (0, 1), value=1.0).double()
             gram += x.T @ x
             cross += x.T @ target
@@ -263,27 +275,27 @@ class TowerTraining:
     @torch.no_grad()
     def evaluate(self, batch: FrameBatch) -> dict[str, float]:
         """Error rates of the side head and residuals of the code on frames with their noise."""
-        labels = batch.labels.long()
+        labels = batch.labels.long()[:, TOKEN_ROLES]
         right: dict[str, list[torch.Tensor]] = {"shape": [], "color": [], "digit": [], "frame": []}
         residuals = []
         for index in torch.arange(len(batch)).split(250):
             patches = batch.patches[index].float().sub_(127.5).mul_(1 / 127.5)
             activations = self.vision.activations(patches)
             tokens = self.vision.multi_modal_projector.linear_2(activations)
-            residuals.append((tokens - batch.codes[index][:, None]).norm(dim=-1))
+            residuals.append((tokens - batch.codes[index]).norm(dim=-1))
             parts = self.head(activations)[:3]
             columns = (SHAPE_COLUMNS, COLOR_COLUMNS, DIGIT_COLUMNS)
             hits = [
-                part.argmax(dim=-1) == labels[index][:, None, column]
+                part.argmax(dim=-1) == labels[index][..., column]
                 for part, column in zip(parts, columns, strict=True)
             ]
-            occupied = (labels[index][:, SHAPE_COLUMNS] != NUM_SHAPES)[:, None].expand_as(hits[0])
+            occupied = labels[index][..., SHAPE_COLUMNS] != NUM_SHAPES
             for name, hit in zip(right, hits, strict=False):
                 right[name].append(hit[occupied])
             right["frame"].append(torch.stack(hits).all(dim=0).all(dim=2).all(dim=1))
         result = {name: float(torch.cat(hit).float().mean()) for name, hit in right.items()}
         residual = torch.cat(residuals)
-        power = (batch.codes - batch.codes.mean(dim=0)).square().sum(dim=1).mean()
+        power = (batch.codes - batch.codes.mean(dim=(0, 1))).square().sum(dim=-1).mean()
         return result | {
             "r2": float(1 - residual.square().mean() / power),
             "residual_mean": float(residual.mean()),
@@ -315,6 +327,13 @@ class TowerTraining:
             "rng": self.rng.bit_generator.state,
         }
         _write_atomically(json.dumps(state), self.out / "checkpoint.json")
+
+    def start_from(self, folder: Path) -> None:
+        """Take the networks of another run's checkpoint, with fresh optimisers and counters."""
+        tensors = load_file(folder / "checkpoint.safetensors")
+        self.vision.load_state_dict(_with_prefix(tensors, "vision."))
+        self.head.load_state_dict(_with_prefix(tensors, "head."))
+        self.is_solved = True
 
     def load_checkpoint(self) -> bool:
         """Go on from a checkpoint if there is one; returns whether there was."""
@@ -425,6 +444,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=plan.num_steps)
     parser.add_argument("--polish-steps", type=int, default=plan.polish_steps)
     parser.add_argument("--seed", type=int, default=plan.seed)
+    parser.add_argument("--init", type=Path, help="folder of a finished run to start from")
     parser.add_argument("--batch-frames", type=int, default=plan.batch_frames)
     parser.add_argument("--fresh-frames", type=int, default=plan.fresh_frames)
     parser.add_argument("--log-every", type=int, default=50)
@@ -441,9 +461,12 @@ def run_tower(args: argparse.Namespace) -> None:
         batch_frames=args.batch_frames,
         fresh_frames=args.fresh_frames,
     )
+    if args.init:
+        plan = replace(plan, **CONTINUED)
     args.out.mkdir(parents=True, exist_ok=True)
     training = TowerTraining(plan, args.out)
-    training.load_checkpoint()
+    if not training.load_checkpoint() and args.init:
+        training.start_from(args.init)
     training.fill_pool()
     _train(training, evaluation_sets(plan), args.log_every, args.eval_every)
 

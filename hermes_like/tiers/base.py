@@ -1,0 +1,170 @@
+"""The seam of everything that holds segments off the device, and what a segment is there.
+
+Bytes only: a tier knows neither torch nor codecs nor models. A segment is put once, encoded once,
+and moved as it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hermes_like.records import Tier as TierName
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentHead:
+    """What is known of a segment without its keys and values; small, and kept in RAM.
+
+    Attributes:
+        segment_id: Running number in its stream, from 0.
+        first_frame: Running number of its first frame in the stream.
+        frame_times_s: Stream time of each frame, in seconds, ascending.
+        end_s: Stream time at which its last frame gives way to the next one.
+        frame_walls_s: Wall time of each frame as seconds since 1970 UTC; None where unknown.
+        tokens_per_frame: Vision tokens of a whole frame.
+        token_cells: uint32 ``[tokens]``, ascending: which tokens are stored, each as
+            ``frame_in_segment * tokens_per_frame + cell``; thinning leaves some out.
+        vectors: float32 ``[frames, heads, head_dim]``, what the index searches: the mean un-rotated
+            key per frame of each retrieval head; ``[frames, 0, 0]`` without retrieval heads.
+        content_key: 16 bytes or more: hash of the frames' pixels, chained over the stream.
+        is_approximate: Whether the keys and values were re-encoded from keyframes.
+    """
+
+    segment_id: int
+    first_frame: int
+    frame_times_s: tuple[float, ...]
+    end_s: float
+    frame_walls_s: tuple[float | None, ...]
+    tokens_per_frame: int
+    token_cells: npt.NDArray[np.uint32]
+    vectors: FloatArray
+    content_key: bytes
+    is_approximate: bool = False
+
+    @property
+    def start_s(self) -> float:
+        """Stream time of the first frame."""
+        return self.frame_times_s[0]
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of the segment."""
+        return len(self.frame_times_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentRecord:
+    """One segment with its keys and values, as bytes.
+
+    Attributes:
+        head: What the segment is.
+        layers: One block per decoder layer, as a codec made it. Read-only.
+    """
+
+    head: SegmentHead
+    layers: tuple[bytes | memoryview, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the blocks and of the vectors."""
+        return sum(len(layer) for layer in self.layers) + self.head.vectors.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyframe:
+    """One picture of a segment.
+
+    Attributes:
+        frame: Running number of the frame in the stream.
+        data: A JPEG or WebP file.
+    """
+
+    frame: int
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyframeRecord:
+    """The pictures of a segment, with all that is needed to find it and encode it again."""
+
+    head: SegmentHead
+    images: tuple[Keyframe, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the pictures and of the vectors."""
+        return sum(len(image.data) for image in self.images) + self.head.vectors.nbytes
+
+
+class Tier(ABC):
+    """Holds segments under a byte cap.
+
+    Contract, held by ``tests/tiers/test_contract.py`` for every tier: ``used_bytes`` never passes
+    ``cap_bytes``, at no moment; what ``get`` returns is bit for bit what was put, or it raises; a
+    segment that was removed cannot be got. Calls may come from several threads.
+
+    Attributes:
+        name: Which medium this is.
+    """
+
+    name: ClassVar[TierName]
+    cap_bytes: int
+
+    @property
+    @abstractmethod
+    def used_bytes(self) -> int:
+        """Bytes taken now, overhead included."""
+
+    @abstractmethod
+    def put(self, record: SegmentRecord) -> None:
+        """Store a segment; when the call returns, the segment is there or the call raised.
+
+        Raises:
+            TierFullError: No room. The caller decides what goes (:meth:`remove`) and tries again.
+            StorageError: The medium failed; nothing that was stored before is lost.
+        """
+
+    @abstractmethod
+    def get(self, segment_id: int) -> SegmentRecord:
+        """Return a segment, verified.
+
+        Raises:
+            SegmentUnavailableError: It is not there or cannot be trusted; never wrong bytes.
+        """
+
+    @abstractmethod
+    def heads(self) -> Sequence[SegmentHead]:
+        """Heads of the stored segments, by segment id."""
+
+    @abstractmethod
+    def remove(self, segment_ids: Collection[int]) -> None:
+        """Drop segments; unknown ids are ignored."""
+
+    def eviction_order(self) -> Sequence[int]:
+        """Segment ids in the order in which they should go, oldest first by default."""
+        return [head.segment_id for head in self.heads()]
+
+    @abstractmethod
+    def __contains__(self, segment_id: object) -> bool: ...
+
+    def flush(self) -> None:  # noqa: B027  (RAM has nothing to flush)
+        """Bring everything that was put to the medium."""
+
+    def close(self) -> None:  # noqa: B027
+        """Flush and let go of files, threads and buffers. Safe to call twice."""
+
+    def check(self) -> None:
+        """Prove the accounting; for tests.
+
+        Raises:
+            AssertionError: The message names the invariant.
+        """
+        assert self.used_bytes <= self.cap_bytes, f"{self.name}: cap passed"
