@@ -162,7 +162,7 @@ class AnswerConfig(Station):
     keep_conversation: bool = Field(True, description="later questions see earlier turns")
 
 
-FullAction = Literal["thin", "drop_kv", "forget"]
+FullAction = Literal["drop_kv", "forget"]
 
 
 class StoreConfig(Station):

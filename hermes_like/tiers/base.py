@@ -104,6 +104,43 @@ class KeyframeRecord:
         return sum(len(image.data) for image in self.images) + self.head.vectors.nbytes
 
 
+class KeyframeStore(ABC):
+    """Holds the pictures of segments under a byte cap of their own, with what finds them again.
+
+    The same contract as :class:`Tier`, for :class:`KeyframeRecord`.
+    """
+
+    cap_bytes: int
+
+    @property
+    @abstractmethod
+    def used_bytes(self) -> int:
+        """Bytes taken now, overhead included."""
+
+    @abstractmethod
+    def put(self, record: KeyframeRecord) -> None:
+        """Store the pictures of a segment. Raises like :meth:`Tier.put`."""
+
+    @abstractmethod
+    def get(self, segment_id: int) -> KeyframeRecord:
+        """Return the pictures of a segment, verified. Raises like :meth:`Tier.get`."""
+
+    @abstractmethod
+    def heads(self) -> Sequence[SegmentHead]:
+        """Heads of the segments with pictures, by segment id."""
+
+    @abstractmethod
+    def remove(self, segment_ids: Collection[int]) -> None:
+        """Erase the pictures and heads of segments."""
+
+    @abstractmethod
+    def evict(self, num_bytes: int) -> Sequence[int]:
+        """Drop the oldest until ``num_bytes`` more fit; returns their ids."""
+
+    @abstractmethod
+    def __contains__(self, segment_id: object) -> bool: ...
+
+
 class Tier(ABC):
     """Holds segments under a byte cap.
 
@@ -146,11 +183,17 @@ class Tier(ABC):
 
     @abstractmethod
     def remove(self, segment_ids: Collection[int]) -> None:
-        """Drop segments; unknown ids are ignored."""
+        """Erase segments: afterwards neither their bytes nor their vectors can be found in the tier.
 
-    def eviction_order(self) -> Sequence[int]:
-        """Segment ids in the order in which they should go, oldest first by default."""
-        return [head.segment_id for head in self.heads()]
+        Unknown ids are ignored. May be slow: files that hold an erased segment are written anew.
+        """
+
+    @abstractmethod
+    def evict(self, num_bytes: int) -> Sequence[int]:
+        """Drop the oldest segments until ``num_bytes`` more fit, the cheap way; returns their ids.
+
+        A tier may drop more than asked for (whole volumes), and nothing where it is empty.
+        """
 
     @abstractmethod
     def __contains__(self, segment_id: object) -> bool: ...
