@@ -61,6 +61,7 @@ def _add_decoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attention-weight", type=float, default=defaults.attention_weight)
     parser.add_argument("--processes", type=int, default=defaults.processes)
     parser.add_argument("--bank", type=Path, help="tower features; default: the symbolic code")
+    parser.add_argument("--init", type=Path, help="folder of a stock checkpoint to start from")
     parser.add_argument("--noise", type=float, default=defaults.noise, help="on the code")
 
 
@@ -83,6 +84,7 @@ def _train_decoder(args: argparse.Namespace) -> dict[str, object]:
         attention_weight=args.attention_weight,
         processes=args.processes,
         bank=args.bank,
+        init=args.init,
         noise=args.noise,
     )
     train_decoder(run)

@@ -19,7 +19,7 @@ from hermes_like.sprites.tokenizer import (
     save_tokenizer,
 )
 from pipelines.sprites_training.checkpoint import load_state
-from pipelines.sprites_training.network import decoder_config
+from pipelines.sprites_training.network import Decoder, decoder_config
 from pipelines.sprites_training.vision import vision_config
 
 MAX_BYTES = 12_000_000
@@ -61,6 +61,29 @@ def decoder_weights(checkpoint: Path, *, averaged: bool = True) -> dict[str, Ten
         elif name.startswith("lm.lm_head."):
             weights[name.removeprefix("lm.")] = value
     return weights
+
+
+def load_stock_decoder(decoder: Decoder, folder: Path) -> None:
+    """Give a decoder the parameters of a stock checkpoint; its side heads stay as they are.
+
+    Args:
+        decoder: Changed in place.
+        folder: Holds ``model.safetensors``, as :func:`assemble` writes it.
+    """
+    state = load_file(folder / "model.safetensors")
+    prefix = "model.language_model."
+    weights = {
+        f"lm.model.{name.removeprefix(prefix)}": value
+        for name, value in state.items()
+        if name.startswith(prefix)
+    }
+    weights |= {
+        "lm.lm_head.weight": state["lm_head.weight"],
+        "newline": state["model.image_newline"],
+    }
+    missing, unexpected = decoder.load_state_dict(weights, strict=False)
+    if unexpected or any(not name.startswith("side.") for name in missing):
+        raise ValueError(f"parameters do not fit: missing {missing}, unexpected {unexpected}")
 
 
 def whole_model(tower: Path, checkpoint: Path) -> LlavaOnevisionForConditionalGeneration:

@@ -55,14 +55,12 @@ class BankFeatures:
         self,
         frames: Sequence[Sprites],
         token_frames: npt.NDArray[np.int64],
+        token_places: npt.NDArray[np.int64],
         rng: np.random.Generator,
     ) -> FloatArray:
         """See :class:`~pipelines.sprites_training.features.FeatureSource`."""
         whole = np.stack([self._frame(sprites, rng) for sprites in frames])
-        place = np.concatenate(
-            [_places(int(count), rng) for count in np.unique(token_frames, return_counts=True)[1]]
-        )
-        tokens: FloatArray = whole[token_frames, place]
+        tokens: FloatArray = whole[token_frames, token_places]
         return tokens
 
     def _frame(self, sprites: Sprites, rng: np.random.Generator) -> FloatArray:
@@ -83,8 +81,3 @@ def save_bank(path: Path, contents: Sequence[Sprites], features: FloatArray) -> 
 
 def _zones(sprites: Sprites) -> tuple[str, ...]:
     return tuple(sorted(sprite.zone for sprite in sprites))
-
-
-def _places(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Which of a frame's four tokens stand in the sequence, in order."""
-    return np.sort(rng.permutation(4)[:count])

@@ -115,7 +115,7 @@ def collate(
     is_newline = torch.zeros(ids.shape, dtype=torch.bool)
     for row, sample in enumerate(samples):
         frames = list(sample.story.frames())
-        tokens = source.tokens(frames, sample.frames, rng)
+        tokens = source.tokens(frames, sample.frames, sample.places, rng)
         if is_training:
             confuse_pairs(tokens, frames, sample.frames, rng)
         features[row, 1 : 1 + len(tokens)] = torch.from_numpy(tokens)

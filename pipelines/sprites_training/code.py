@@ -34,7 +34,7 @@ EMPTY_SCALE = 0.125
 #: Row of ``CodeTables.digit`` that stands for a sprite without a digit.
 NO_DIGIT = len(DIGITS)
 
-#: Which sprite each token of a frame carries where there are two, counted in the order of ``ZONES``:
+#: Which of two sprites each token of a frame carries, counted in the order of ``ZONES``:
 #: the upper two tokens the first, the lower two the second.
 TOKEN_ROLES = (0, 0, 1, 1)
 NUM_ROLES = 2

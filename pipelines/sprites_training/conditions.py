@@ -22,6 +22,7 @@ from hermes_like.sprites.stories import (
 from hermes_like.sprites.tokenizer import TOKENS_PER_FRAME
 from hermes_like.sprites.world import COLORS, HELD_OUT_PAIRS, SHAPES, Event, Sprite, Story
 from pipelines.sprites_training.answering import StockAnswerer
+from pipelines.sprites_training.units import keep_units, token_units
 
 #: The newest frames that eviction and gaps leave alone.
 RECENT_FRAMES = 4
@@ -177,11 +178,10 @@ def _kept_slots(rng: np.random.Generator, condition: Condition) -> npt.NDArray[n
 
 
 def _visible_story(story: Story, kept: npt.NDArray[np.int64]) -> Story:
-    """The events of which at least one token stays."""
-    frames = (kept[1:-1] - 1) // TOKENS_PER_FRAME
-    frame_events = story.frame_events()
-    events = dict.fromkeys(frame_events[frame] for frame in frames.tolist())
-    return Story(tuple(story.events[index] for index in events))
+    """The events and sprites of which at least one token stays."""
+    tokens = kept[1:-1] - 1
+    carried = token_units(story, tokens // TOKENS_PER_FRAME, tokens % TOKENS_PER_FRAME)
+    return keep_units(carried)[0]
 
 
 def _frame_positions(condition: Condition) -> list[int] | None:

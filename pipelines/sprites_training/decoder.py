@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipelines.sprites_training.assemble import load_stock_decoder
 from pipelines.sprites_training.bank import BankFeatures
 from pipelines.sprites_training.batches import Batch, collate
 from pipelines.sprites_training.checkpoint import load_state, save_state
@@ -59,6 +60,7 @@ class DecoderRun:
         attention_weight: Factor of all attention losses.
         processes: How many processes train.
         bank: File with tower features; None trains on the symbolic code.
+        init: Folder of a stock checkpoint to start from; None: random weights, short videos first.
         noise: Standard deviation of the noise on the code.
         check_streams: Streams per length in the checks during training.
     """
@@ -74,6 +76,7 @@ class DecoderRun:
     attention_weight: float = 0.6
     processes: int = 1
     bank: Path | None = None
+    init: Path | None = None
     noise: float = 0.075
     check_streams: int = 24
 
@@ -113,11 +116,13 @@ class _Trainer:
         self.rank = rank
         self.decoder = Decoder({name: classes for name, (_, classes) in SIDE_HEADS.items()})
         initialise(self.decoder, run.seed)
+        if run.init:
+            load_stock_decoder(self.decoder, run.init)
         self.ema = {k: v.detach().clone() for k, v in self.decoder.named_parameters()}
         self.optimizer = torch.optim.AdamW(_parameter_groups(self.decoder), fused=True)
         decay_step = int(run.steps * (1 - run.decay_share))
         self.plan = Plan(run.rate, 100, decay_step, run.steps)
-        self.curriculum = Curriculum()
+        self.curriculum = Curriculum.grown() if run.init else Curriculum()
         self.emphasis = Emphasis()
         self.step = 0
         self.num_tokens = 0

@@ -6,7 +6,7 @@ at new positions; a sample imitates all three. The module knows neither question
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ class VideoPlan:
 
     Attributes:
         frames: ``[tokens]``, frame of each token in the sequence.
+        places: ``[tokens]``, place of each token in its frame.
         positions: ``[tokens]``, counted from 0 behind ``<bos>``.
         evict_times: ``[tokens]``, first frame that no longer sees the token; ``NEVER`` if none.
         bos_gap: Positions skipped behind ``<bos>``.
@@ -51,6 +52,7 @@ class VideoPlan:
     """
 
     frames: IntArray
+    places: IntArray
     positions: IntArray
     evict_times: IntArray
     bos_gap: int
@@ -72,6 +74,7 @@ def plan_video(rng: np.random.Generator, frame_events: IntArray, hardships: Hard
     """
     num_frames = len(frame_events)
     frames = np.repeat(np.arange(num_frames), TOKENS_PER_FRAME)
+    places = np.tile(np.arange(TOKENS_PER_FRAME), num_frames)
     positions = np.arange(len(frames))
     evict_times = np.full(len(frames), NEVER)
     if num_frames > 1 and rng.random() < hardships.drop_share:
@@ -88,9 +91,9 @@ def plan_video(rng: np.random.Generator, frame_events: IntArray, hardships: Hard
         else:
             kept = ~thinned
             has_holes = rng.random() < 0.5
-            frames, evict_times = frames[kept], evict_times[kept]
+            frames, places, evict_times = frames[kept], places[kept], evict_times[kept]
             positions = positions[kept] if has_holes else np.arange(len(frames))
-    return _with_gaps(rng, VideoPlan(frames, positions, evict_times, 0, 0), hardships)
+    return _with_gaps(rng, VideoPlan(frames, places, positions, evict_times, 0, 0), hardships)
 
 
 def _thin(rng: np.random.Generator, frames: IntArray, num_old_frames: int) -> BoolArray:
@@ -131,4 +134,4 @@ def _with_gaps(rng: np.random.Generator, plan: VideoPlan, hardships: Hardships) 
         for _ in range(int(rng.integers(1, 3))):
             if len(boundaries):
                 positions[boundaries[int(rng.integers(len(boundaries)))] :] += _gap(rng)
-    return VideoPlan(plan.frames, positions, plan.evict_times, bos_gap, question_gap)
+    return replace(plan, positions=positions, bos_gap=bos_gap, question_gap=question_gap)

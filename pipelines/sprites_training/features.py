@@ -14,7 +14,7 @@ from pipelines.sprites_training.code import (
     CODE_NOISE,
     FACT_SCALE,
     PAIR_WEIGHT,
-    frame_code,
+    frame_codes,
     tables,
 )
 
@@ -31,6 +31,7 @@ class FeatureSource(Protocol):
         self,
         frames: Sequence[Sprites],
         token_frames: npt.NDArray[np.int64],
+        token_places: npt.NDArray[np.int64],
         rng: np.random.Generator,
     ) -> FloatArray:
         """Return ``[tokens, dim]`` float32.
@@ -38,6 +39,7 @@ class FeatureSource(Protocol):
         Args:
             frames: Sprites of each frame.
             token_frames: ``[tokens]``, frame of each token, ascending.
+            token_places: ``[tokens]``, place of each token in its frame.
             rng: Source of noise, or of the choice among renderings.
         """
         ...
@@ -84,12 +86,13 @@ class CodeFeatures:
         self,
         frames: Sequence[Sprites],
         token_frames: npt.NDArray[np.int64],
+        token_places: npt.NDArray[np.int64],
         rng: np.random.Generator,
     ) -> FloatArray:
         """See :class:`FeatureSource`."""
-        codes = np.stack([frame_code(sprites) for sprites in frames])
+        codes = frame_codes(frames)
         share = self.noise * np.sqrt(0.5)
-        codes += share * rng.standard_normal(codes.shape, dtype=np.float32)
+        codes += share * rng.standard_normal((len(codes), 1, CODE_DIM), dtype=np.float32)
         own = rng.standard_normal((len(token_frames), CODE_DIM), dtype=np.float32)
-        features: FloatArray = (codes[token_frames] + share * own).astype(np.float32)
+        features: FloatArray = (codes[token_frames, token_places] + share * own).astype(np.float32)
         return features

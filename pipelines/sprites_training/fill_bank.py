@@ -62,8 +62,8 @@ def fill_bank(
     rng = np.random.default_rng(seed)
     contents = bank_contents(rng, renderings, num_pairs)
     features = np.concatenate(list(_encode(tower, contents, rng)))
-    codes = frame_codes(contents)[:, None]
-    explained = 1 - ((features - codes) ** 2).sum() / ((codes - codes.mean(0)) ** 2).sum() / 4
+    codes = frame_codes(contents)
+    explained = 1 - ((features - codes) ** 2).sum() / ((codes - codes.mean((0, 1))) ** 2).sum()
     save_bank(out.with_suffix(".tmp"), contents, features)
     out.with_suffix(".tmp").replace(out)
     return float(explained)

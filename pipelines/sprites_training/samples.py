@@ -42,7 +42,6 @@ from hermes_like.sprites.world import (
     HELD_OUT_PAIRS,
     SHAPES,
     ZONES,
-    Event,
     Sprite,
     Story,
 )
@@ -53,6 +52,7 @@ from pipelines.sprites_training.dropping import (
     VideoPlan,
     plan_video,
 )
+from pipelines.sprites_training.units import Unit, keep_units, token_units, visible_story
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -123,6 +123,7 @@ class Sample:
         num_video: Tokens up to the end of the video, ``<bos>`` and newline included.
         has_newline: Whether the last video token is the newline vector.
         frames: ``[video tokens]``, frame of each token between ``<bos>`` and newline.
+        places: ``[video tokens]``, place of each of them in its frame.
         answer_rows: ``[answers]``, tokens whose successor is an answer word or ``<eos>``.
         answer_ids: ``[answers]``, those successors.
         answer_questions: ``[answers]``, which question each belongs to.
@@ -140,6 +141,7 @@ class Sample:
     num_video: int
     has_newline: bool
     frames: IntArray
+    places: IntArray
     answer_rows: IntArray
     answer_ids: IntArray
     answer_questions: IntArray
@@ -192,6 +194,7 @@ def build_sample(
         num_video=builder.num_video,
         has_newline=has_newline,
         frames=plan.frames,
+        places=plan.places,
         answer_rows=np.array([row for turn in asked for row in turn.rows], dtype=np.int64),
         answer_ids=np.array([word for turn in asked for word in turn.words], dtype=np.int64),
         answer_questions=np.array(
@@ -214,39 +217,42 @@ class _StoryView:
     """The stream as the sequence holds it, and as the question sees it.
 
     Attributes:
-        held: Events that have a token in the sequence.
-        visible: Events that have a token the question can see.
+        held: Events that have a token in the sequence, with the sprites that have one.
+        visible: Events and sprites that have a token the question can see.
         held_index: Index in ``held`` of each event in ``visible``.
-        token_events: ``[video tokens]``, index in ``held`` of each token's event.
+        units: Sprites of ``held``, event by event; an empty event is one unit.
+        token_units: ``[video tokens]``, index in ``units`` of what each token carries.
         plan: What happened to the tokens.
     """
 
     held: Story
     visible: Story
     held_index: tuple[int, ...]
-    token_events: IntArray
+    units: tuple[Unit, ...]
+    token_units: IntArray
     plan: VideoPlan
 
     @classmethod
     def of(cls, story: Story, plan: VideoPlan) -> _StoryView:
-        frame_events = np.array(story.frame_events())
-        events = frame_events[plan.frames]
-        held, token_events = _merge(story, events)
-        survivors = sorted(set(token_events[plan.survives].tolist()))
-        visible = Story(tuple(held.events[index] for index in survivors))
-        return cls(held, visible, tuple(survivors), token_events, plan)
+        carried = token_units(story, plan.frames, plan.places)
+        held, units, numbers = keep_units(carried)
+        visible, survivors = visible_story(units, sorted(set(numbers[plan.survives].tolist())))
+        return cls(held, visible, survivors, units, numbers, plan)
 
+    @property
+    def unit_events(self) -> IntArray:
+        """``[units]``, index in ``held`` of each unit's event."""
+        return np.array([unit.event for unit in self.units])
 
-def _merge(story: Story, events: IntArray) -> tuple[Story, IntArray]:
-    """Events that kept a token; two equal ones with nothing left between them become one."""
-    merged: list[Event] = []
-    index_of: dict[int, int] = {}
-    for index in dict.fromkeys(events.tolist()):
-        event = story.events[index]
-        if not merged or merged[-1].sprites != event.sprites:
-            merged.append(event)
-        index_of[index] = len(merged) - 1
-    return Story(tuple(merged)), np.array([index_of[index] for index in events.tolist()])
+    def units_of(self, event: int, facts: Slots) -> list[int]:
+        """Units of a held event that have the facts; all of them if none has."""
+        members = [index for index, unit in enumerate(self.units) if unit.event == event]
+        named = [
+            index
+            for index in members
+            if (sprite := self.units[index].sprite) is not None and _has(sprite, facts)
+        ]
+        return named or members
 
 
 # -- tokens ------------------------------------------------------------------------------------
@@ -363,25 +369,36 @@ def _type_weights(recipe: SampleRecipe) -> npt.NDArray[np.float64]:
 # -- attention targets -------------------------------------------------------------------------
 
 
-def _wanted_events(
-    view: _StoryView, event_sets: Sequence[Sequence[int]], length: int
-) -> FloatArray:
-    """Weight 1 on every token of the given events (``held`` indices); on ``<bos>`` if none."""
-    member = np.zeros((len(event_sets), len(view.held.events) + 2), dtype=np.float32)
-    for row, events in enumerate(event_sets):
-        member[row, list(events) if len(events) else [-2]] = 1.0
-    column = np.full(length, len(view.held.events) + 1)
-    column[0] = len(view.held.events)
-    column[1 : 1 + len(view.token_events)] = view.token_events
+def _wanted_units(view: _StoryView, unit_sets: Sequence[Sequence[int]], length: int) -> FloatArray:
+    """Weight 1 on every token of the given units; on ``<bos>`` if there are none."""
+    member = np.zeros((len(unit_sets), len(view.units) + 2), dtype=np.float32)
+    for row, units in enumerate(unit_sets):
+        member[row, list(units) if len(units) else [-2]] = 1.0
+    column = np.full(length, len(view.units) + 1)
+    column[0] = len(view.units)
+    column[1 : 1 + len(view.token_units)] = view.token_units
     wanted: FloatArray = member[:, column]
     return wanted
 
 
 def _start_tokens(view: _StoryView) -> IntArray:
-    """Index in the sequence of the first token of each held event."""
-    _, first = np.unique(view.token_events, return_index=True)
+    """Index in the sequence of the first token of each unit."""
+    _, first = np.unique(view.token_units, return_index=True)
     starts: IntArray = first + 1
     return starts
+
+
+def _hop_units(view: _StoryView, events: Sequence[int], facts: Slots) -> list[int]:
+    """Units behind visible events: those with the facts, where an event shows two sprites."""
+    return [unit for event in events for unit in view.units_of(view.held_index[event], facts)]
+
+
+def _hop_facts(turn: _Turn) -> tuple[Slots, Slots]:
+    """What the sprite of the first and of the second hop must have, from the question's slots."""
+    named = {name: word for name, word in turn.slots.items() if not name.endswith("2")}
+    if turn.type == "order_which_first":
+        return named, {"shape": turn.slots["shape2"], "color": turn.slots["color2"]}
+    return named, {} if turn.type in ("order_after", "order_before") else named
 
 
 def _question_targets(view: _StoryView, asked: Sequence[_Turn], length: int) -> dict[str, Target]:
@@ -391,76 +408,90 @@ def _question_targets(view: _StoryView, asked: Sequence[_Turn], length: int) -> 
     firsts: list[list[int]] = []
     seconds: list[list[int]] = []
     count_rows: list[int] = []
-    count_events: list[list[int]] = []
+    count_units: list[list[int]] = []
     for turn in asked:
-        held = [[view.held_index[e] for e in events] for events in (turn.first, turn.second)]
+        facts = _hop_facts(turn)
+        first = _hop_units(view, turn.first, facts[0])
+        second = _hop_units(view, turn.second, facts[1])
         for row in turn.rows[:-1]:
             rows.append(row)
             slot_words.append(turn.slot_tokens)
-            firsts.append(held[0])
-            seconds.append(held[1])
+            firsts.append(first)
+            seconds.append(second)
         if TYPES[turn.type][0] == "count":
             count_rows.append(turn.rows[0])
-            count_events.append(held[0])
+            count_units.append(first)
     slots = np.zeros((len(rows), length), dtype=np.float32)
     for index, tokens in enumerate(slot_words):
         slots[index, tokens] = 1.0
     visible = _visible_starts(view)
     counts = np.zeros((len(count_rows), length), dtype=np.float32)
     counts[:, 0] = 1.0
-    for index, events in enumerate(count_events):
-        counts[index, [visible[event] for event in events if event in visible]] = 1.0
+    for index, units in enumerate(count_units):
+        counts[index, [visible[unit] for unit in units if unit in visible]] = 1.0
     row_array = np.array(rows, dtype=np.int64)
     return {
         "slots": Target(row_array, slots),
-        "first": Target(row_array, _wanted_events(view, firsts, length)),
-        "second": Target(row_array, _wanted_events(view, seconds, length)),
+        "first": Target(row_array, _wanted_units(view, firsts, length)),
+        "second": Target(row_array, _wanted_units(view, seconds, length)),
         "count": Target(np.array(count_rows, dtype=np.int64), counts),
     }
 
 
 def _visible_starts(view: _StoryView) -> dict[int, int]:
-    """First token of each held event, for those events whose first token the question can see."""
+    """First token of each unit, for those units whose first token the question can see."""
     starts = _start_tokens(view)
     return {
-        event: int(start)
-        for event, start in enumerate(starts)
-        if view.plan.survives[int(start) - 1]
+        unit: int(start) for unit, start in enumerate(starts) if view.plan.survives[int(start) - 1]
     }
 
 
 def _video_targets(rng: np.random.Generator, view: _StoryView, length: int) -> dict[str, Target]:
     """One token per frame that shows something: the previous event, and earlier ones alike."""
-    events = view.held.events
     frames = view.plan.frames
     order = rng.permutation(len(frames))
     _, chosen = np.unique(frames[order], return_index=True)
     tokens = order[chosen]
-    shows = np.array([bool(event.sprites) for event in events])
-    tokens = np.sort(tokens[shows[view.token_events[tokens]]])
+    shows = np.array([unit.sprite is not None for unit in view.units])
+    tokens = np.sort(tokens[shows[view.token_units[tokens]]])
+    row_units = view.token_units[tokens]
+    events = view.unit_events
     previous = _previous_shown(view.held)
-    row_events = view.token_events[tokens]
     earlier = [
-        [] if previous[event] is None else [previous[event]] for event in row_events.tolist()
+        [] if previous[event] is None else np.flatnonzero(events == previous[event]).tolist()
+        for event in events[row_units].tolist()
     ]
     rows = tokens + 1
     before = np.zeros((len(rows), length), dtype=np.float32)
-    before[np.arange(len(rows)), tokens] = 1.0
-    alike_shape, alike_color = _alike(view.held)
+    before[np.arange(len(rows)), _tokens_before(view.token_units)[tokens] + 1] = 1.0
+    alike_shape, alike_color = _alike(view.units)
     starts = _start_tokens(view)
 
     def running(alike: npt.NDArray[np.bool_]) -> Target:
         wanted = np.zeros((len(rows), length), dtype=np.float32)
         wanted[:, 0] = 1.0
-        wanted[:, starts] = alike[row_events]
+        wanted[:, starts] = alike[row_units]
         return Target(rows, wanted)
 
     return {
         "before": Target(rows, before),
-        "previous": Target(rows, _wanted_events(view, earlier, length)),  # type: ignore[arg-type]
+        "previous": Target(rows, _wanted_units(view, earlier, length)),
         "same_shape": running(alike_shape),
         "same_color": running(alike_color),
     }
+
+
+def _tokens_before(token_units: IntArray) -> IntArray:
+    """For each token the latest earlier one of its unit, else simply the one before it; -1: none.
+
+    What stands there tells whether a sprite just came into the picture.
+    """
+    before = np.arange(len(token_units)) - 1
+    last: dict[int, int] = {}
+    for token, unit in enumerate(token_units.tolist()):
+        before[token] = last.get(unit, before[token])
+        last[unit] = token
+    return before
 
 
 def _previous_shown(story: Story) -> list[int | None]:
@@ -472,14 +503,14 @@ def _previous_shown(story: Story) -> list[int | None]:
     return previous
 
 
-def _alike(story: Story) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """``[event, earlier or same event]``: do they share a shape; do they share a colour?"""
-    shape = np.zeros((len(story.events), len(SHAPES)), dtype=np.float32)
-    color = np.zeros((len(story.events), len(COLORS)), dtype=np.float32)
-    for index, event in enumerate(story.events):
-        for sprite in event.sprites:
-            shape[index, SHAPES.index(sprite.shape)] = 1.0
-            color[index, COLORS.index(sprite.color)] = 1.0
+def _alike(units: Sequence[Unit]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """``[unit, earlier or same unit]``: do they share a shape; do they share a colour?"""
+    shape = np.zeros((len(units), len(SHAPES)), dtype=np.float32)
+    color = np.zeros((len(units), len(COLORS)), dtype=np.float32)
+    for index, unit in enumerate(units):
+        if unit.sprite is not None:
+            shape[index, SHAPES.index(unit.sprite.shape)] = 1.0
+            color[index, COLORS.index(unit.sprite.color)] = 1.0
     return np.tril(shape @ shape.T) > 0, np.tril(color @ color.T) > 0
 
 
@@ -490,38 +521,30 @@ def _side_labels(view: _StoryView, length: int) -> dict[str, IntArray]:
     """Labels per token: start of an event; what came before; running counts; how many so far."""
     events = view.held.events
     previous = _previous_shown(view.held)
-    alike_shape, alike_color = _alike(view.held)
-    by_event = np.full((len(events), 6), IGNORED)
-    ordinal = 0
-    for index, event in enumerate(events):
-        if not event.sprites:
+    alike_shape, alike_color = _alike(view.units)
+    ordinals = np.cumsum([bool(event.sprites) for event in events])
+    by_unit = np.full((len(view.units), 6), IGNORED)
+    for index, unit in enumerate(view.units):
+        if unit.sprite is None:
             continue
-        before = previous[index]
+        before = previous[unit.event]
         if before is None:
-            by_event[index, :2] = NO_EVENT_SHAPE, NO_EVENT_COLOR
+            by_unit[index, :2] = NO_EVENT_SHAPE, NO_EVENT_COLOR
         elif len(events[before].sprites) == 1:
             sprite = events[before].sprites[0]
-            by_event[index, :2] = SHAPES.index(sprite.shape), COLORS.index(sprite.color)
-        if len(event.sprites) == 1:
-            by_event[index, 2] = min(int(alike_shape[index].sum()), COUNT_CLASSES - 1)
-            by_event[index, 3] = min(int(alike_color[index].sum()), COUNT_CLASSES - 1)
-            by_event[index, 5] = _digit_class(event.sprites[0])
-        ordinal += 1
-        by_event[index, 4] = min(int(4 * np.log2(ordinal)), ORDINAL_CLASSES - 1)
+            by_unit[index, :2] = SHAPES.index(sprite.shape), COLORS.index(sprite.color)
+        by_unit[index, 2] = min(int(alike_shape[index].sum()), COUNT_CLASSES - 1)
+        by_unit[index, 3] = min(int(alike_color[index].sum()), COUNT_CLASSES - 1)
+        by_unit[index, 4] = min(int(4 * np.log2(ordinals[unit.event])), ORDINAL_CLASSES - 1)
+        by_unit[index, 5] = _digit_class(unit.sprite)
+    names = (
+        "previous_shape", "previous_color", "shape_count", "color_count", "ordinal", "own_digit",
+    )  # fmt: skip
     labels = {
-        name: _per_token(by_event[view.token_events, column], length)
-        for column, name in enumerate(
-            (
-                "previous_shape",
-                "previous_color",
-                "shape_count",
-                "color_count",
-                "ordinal",
-                "own_digit",
-            )
-        )
+        name: _per_token(by_unit[view.token_units, column], length)
+        for column, name in enumerate(names)
     }
-    is_start = np.zeros(len(view.token_events), dtype=np.int64)
+    is_start = np.zeros(len(view.token_units), dtype=np.int64)
     is_start[_start_tokens(view) - 1] = 1
     return {**labels, "start": _per_token(is_start, length)}
 

@@ -103,14 +103,16 @@ def test_real_features_take_the_place_of_the_code(tmp_path: Path) -> None:
     contents = [lone, lone, (), pair]
     rng = np.random.default_rng(0)
     codes = np.stack([frame_code(sprites) for sprites in contents])
-    features = (codes[:, None] + 0.01 * rng.standard_normal((4, 4, 128))).astype(np.float32)
+    features = (codes + 0.01 * rng.standard_normal((4, 4, 128))).astype(np.float32)
     save_bank(tmp_path / "bank.safetensors", contents, features)
     bank = BankFeatures.load(tmp_path / "bank.safetensors")
     other_pair = (Sprite("star", "red", "right"), Sprite("moon", "white", "left", 5))
     frames = [lone, (), other_pair]
     token_frames = np.array([0, 0, 0, 0, 1, 2, 2])
-    tokens = bank.tokens(frames, token_frames, rng)
-    wanted = np.stack([frame_code(frames[index]) for index in token_frames])
+    token_places = np.array([0, 1, 2, 3, 2, 1, 3])
+    tokens = bank.tokens(frames, token_frames, token_places, rng)
+    codes = [frame_code(sprites) for sprites in frames]
+    wanted = np.stack([codes[f][p] for f, p in zip(token_frames, token_places, strict=True)])
     assert tokens.shape == (7, 128)
     assert np.abs(tokens - wanted).max() < 0.1
 
