@@ -1,4 +1,4 @@
-"""The attention of the decoder over a hierarchical cache, and the probe that reads its mass.
+"""The attention of the decoder over a hierarchical cache, and the probes that read it.
 
 Registered with transformers' attention interface *without* a mask function: then no mask is built
 there, and layers may hold different numbers of tokens. Every cached token is visible to every new
@@ -7,6 +7,7 @@ one; new tokens are causal among themselves.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,9 @@ class AttentionProbe:
         self.heads = heads
         self.mass: dict[int, Tensor] = {}
 
+    def add_raw(self, layer_index: int, query: Tensor) -> None:
+        """Read the queries of one layer before rotation, ``[1, heads, nq, d]``; unused here."""
+
     def add(self, layer_index: int, query: Tensor, key: Tensor, scaling: float) -> None:
         """Read one layer: rotated ``query [1, heads, nq, d]`` and ``key [1, kv_heads, nk, d]``."""
         if self.heads is not None and layer_index not in self.heads:
@@ -60,6 +64,27 @@ class AttentionProbe:
         )
         logits = logits.masked_fill(~visible, float("-inf"))
         self.mass[layer_index] = logits.softmax(-1).mean(0)
+
+
+class QueryProbe(AttentionProbe):
+    """Collects the un-rotated queries of all new tokens, and no attention.
+
+    Args:
+        layers: Decoder layers to read.
+
+    Attributes:
+        queries: Layer to ``[heads, new tokens, head_dim]``.
+    """
+
+    def __init__(self, layers: Collection[int]) -> None:
+        super().__init__(heads={})
+        self.layers = frozenset(layers)
+        self.queries: dict[int, Tensor] = {}
+
+    def add_raw(self, layer_index: int, query: Tensor) -> None:
+        """Keep the queries of a chosen layer."""
+        if layer_index in self.layers:
+            self.queries[layer_index] = query[0]
 
 
 def stream_attention(
@@ -91,6 +116,8 @@ def stream_attention(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if step is not None:
         layer_index = int(module.layer_idx)  # type: ignore[arg-type]
+        if step.probe is not None:
+            step.probe.add_raw(layer_index, query)
         query = rotate(query, step.rotations[layer_index])
         if step.probe is not None:
             step.probe.add(layer_index, query, key, scale)

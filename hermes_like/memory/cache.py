@@ -158,6 +158,10 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         self.length = 0
         self._allocate(0)
 
+    def detach(self) -> None:
+        """Let go of shared buffers: the next :meth:`rewrite` takes new ones."""
+        self.owns_tail = False
+
     def fork(self) -> LayerSlots:
         """A layer that shares the occupied slots and takes over the tail."""
         twin = object.__new__(LayerSlots)

@@ -39,6 +39,14 @@ class PositionScheme(ABC):
     def dense(self, lengths: Sequence[int], device: torch.device) -> list[Tensor]:
         """New positions of the slots, per layer, in slot order."""
 
+    def merged(self, lengths: Sequence[int], device: torch.device) -> list[Tensor]:
+        """Positions of a fork into which older tokens were merged; no counter moves.
+
+        Aligned at the right, so that one question position serves all layers.
+        """
+        end = max(lengths)
+        return [torch.arange(end - n, end, device=device) for n in lengths]
+
 
 class RightAligned(PositionScheme):
     """Layer l's n_l tokens take P - n_l .. P - 1; new tokens start at P in every layer.
