@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from hermes_like.config import AnswerConfig, MemoryConfig
+from hermes_like.consult import Consulted
 from hermes_like.errors import BudgetError, SessionStateError
 from hermes_like.evidence import EvidenceCollector, deep_heads
 from hermes_like.memory.cache import HierarchicalCache
@@ -94,6 +95,9 @@ class Request:
         fork: Opens a cache that holds everything seen so far, pending frames included, and the
             table of its frames.
         notes: Sentences to go with the answer.
+        prompt: The question as the model gets it; empty: as the user wrote it.
+        consult: Brings the past into the fork, changing cache and table; None: nothing comes back.
+        keyframe: Names the stored picture of a segment, if there is one.
     """
 
     question: str
@@ -103,6 +107,14 @@ class Request:
     started_s: float
     fork: Callable[[], AbstractContextManager[tuple[HierarchicalCache, FrameTable]]]
     notes: tuple[str, ...] = ()
+    prompt: str = ""
+    consult: Callable[[HierarchicalCache, FrameTable], Consulted] | None = None
+    keyframe: Callable[[int], str | None] = lambda segment_id: None
+
+    @property
+    def asked(self) -> str:
+        """What the model is asked."""
+        return self.prompt or self.question
 
 
 class Answerer:
@@ -126,6 +138,7 @@ class Answerer:
     def _pieces(self, request: Request, result: list[Answer]) -> Iterator[str]:
         prompt, max_tokens = self._prompt(request)
         with request.fork() as (cache, table):
+            consulted = request.consult(cache, table) if request.consult else Consulted()
             evidence = self._collector()
             logits = self._prefill(cache, prompt, evidence)
             decoded: list[int] = []
@@ -135,27 +148,37 @@ class Answerer:
                 _text_pieces(self.adapter, tokens, decoded, request.config.stop)
             )
             text = _cut(self.adapter.decode_text(decoded), request.config.stop)[0].strip()
-            spans = evidence.spans(table, stream=request.stream, most=request.config.evidence_spans)
+            spans = evidence.spans(
+                table,
+                stream=request.stream,
+                most=request.config.evidence_spans,
+                tiers=consulted.tiers,
+            )
         if request.config.keep_conversation:
-            self.conversation.turns.append((request.question, decoded))
+            self.conversation.turns.append((request.asked, decoded))
         result.append(
             Answer(
                 text=text,
-                status="ok",
-                evidence=spans,
+                status="partial" if consulted.missing else "ok",
+                evidence=tuple(
+                    replace(span, keyframe=request.keyframe(span.segment_id)) for span in spans
+                ),
+                missing=consulted.missing,
+                route=consulted.route,
                 stream=request.stream,
                 question=request.question,
                 asked_at_s=request.asked_at_s,
                 num_tokens=len(decoded),
                 ttft_s=timing.ttft_s,
                 tpot_s=timing.tpot_s(len(decoded)),
-                notes=request.notes,
+                notes=(*request.notes, *consulted.notes),
+                parts_s=consulted.parts_s,
             )
         )
 
     def _prompt(self, request: Request) -> tuple[list[int], int]:
         """Token ids behind the video, and the most tokens of the answer."""
-        alone = len(self.adapter.question_ids(request.question, is_first=True))
+        alone = len(self.adapter.question_ids(request.asked, is_first=True))
         if self.memory.budget.device_tokens is not None and alone > self.limits.question_tokens:
             raise BudgetError(
                 f"the question has {alone} tokens with its template, "
@@ -168,7 +191,7 @@ class Answerer:
                 f"{self.limits.answer_tokens}, got {max_tokens}"
             )
         history = self.limits.history_tokens if request.config.keep_conversation else 0
-        return self.conversation.prompt(self.adapter, request.question, history), max_tokens
+        return self.conversation.prompt(self.adapter, request.asked, history), max_tokens
 
     def _collector(self) -> EvidenceCollector:
         heads = self.adapter.evidence_heads

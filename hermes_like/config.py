@@ -232,13 +232,25 @@ class RetrievalConfig(Station):
     gate_margin: float = Field(
         0.0, description="how far the best hit must beat resident frames to be fetched"
     )
+    vectors_per_frame: int = Field(
+        2, ge=1, description="vectors of a frame and head: groups of its tokens in row-major order"
+    )
+    gap_frames: int = Field(
+        2, ge=0, description="two hits are further apart than this; an event is found once"
+    )
     neighbour_frames: int = Field(
         0, ge=0, description="frames on each side of a hit that come with it"
     )
+    order_frames: int = Field(
+        8, ge=0, description="the same for questions about what came before or after something"
+    )
     deadline_s: float = Field(5.0, gt=0, description="fetching stops here; the rest is missing")
-    scan_candidates: int = Field(64, ge=1, description="most events a scan asks about")
-    scan_agreement: float = Field(
-        0.5, ge=0, le=1, description="share of an event's frames that must say yes"
+    scan_candidates: int = Field(512, ge=1, description="most frames that a scan starts from")
+    scan_patience: int = Field(
+        48, ge=1, description="a scan ends after this many candidates in a row that say no"
+    )
+    scan_min_frames: int = Field(
+        1, ge=1, description="an event counts if this many frames in a row say yes"
     )
     scan_deadline_s: float = Field(20.0, gt=0, description="a scan stops here with what it has")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -10,7 +10,7 @@ from hermes_like.memory import provenance
 from hermes_like.memory.attention import AttentionProbe
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.provenance import FrameTable
-from hermes_like.records import Evidence
+from hermes_like.records import Evidence, Tier
 
 #: A frame belongs to a span if it gets this share of the strongest frame's mass.
 SPAN_THRESHOLD = 0.2
@@ -47,24 +47,39 @@ class EvidenceCollector:
                 self._mass[frame] = self._mass.get(frame, 0.0) + value
             self._num_reads += 1
 
-    def spans(self, table: FrameTable, *, stream: str, most: int) -> tuple[Evidence, ...]:
+    def spans(
+        self,
+        table: FrameTable,
+        *,
+        stream: str,
+        most: int,
+        tiers: Mapping[int, Tier] | None = None,
+    ) -> tuple[Evidence, ...]:
         """The strongest spans, best first.
 
         Args:
-            table: Times of the resident frames.
+            table: Times of the frames that were read.
             stream: Name of the stream.
             most: Most spans returned.
+            tiers: Where frames came from; those not named were on the device.
         """
         total = sum(self._mass.values())
         if not most or not self._num_reads or total / self._num_reads < MIN_VIDEO_SHARE:
             return ()
         threshold = SPAN_THRESHOLD * max(self._mass.values())
         strong = sorted(f for f, mass in self._mass.items() if mass >= threshold and f in table)
-        spans = [self._span(run, table, stream, total) for run in _runs(strong)]
+        spans = [self._span(run, table, stream, total, tiers or {}) for run in _runs(strong)]
         spans.sort(key=lambda span: -span.score)
         return tuple(spans[:most])
 
-    def _span(self, run: Sequence[int], table: FrameTable, stream: str, total: float) -> Evidence:
+    def _span(
+        self,
+        run: Sequence[int],
+        table: FrameTable,
+        stream: str,
+        total: float,
+        tiers: Mapping[int, Tier],
+    ) -> Evidence:
         first = table[run[0]]
         best = max(run, key=lambda frame: self._mass[frame])
         return Evidence(
@@ -74,6 +89,7 @@ class EvidenceCollector:
             end_s=table.end_of(run[-1]),
             wall_time=first.wall_time,
             score=sum(self._mass[frame] for frame in run) / total,
+            tier=tiers.get(best, "device"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -85,6 +86,7 @@ class Answer:
         ttft_s: Seconds from the question to the first text, pending frames included.
         tpot_s: Mean seconds per generated token after the first (0 with a single token).
         notes: Plain sentences about the question, such as words the model does not know.
+        parts_s: Seconds of TTFT per part of finding the past: ``index``, ``fetch``, ``merge``.
     """
 
     text: str
@@ -99,6 +101,7 @@ class Answer:
     ttft_s: float = 0.0
     tpot_s: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    parts_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,9 @@ class SessionStats:
         prefill_s: Seconds spent on prefill.
         scoring_s: Seconds spent on scoring tokens.
         compaction_s: Seconds spent on smoothing, selecting, gathering and re-indexing.
+        store_s: Seconds spent on encoding segments for the tiers.
+        tiers: Per tier off the device ``(used_bytes, cap_bytes, segments)``.
+        store_state: ``ok``, ``full``, ``failed``, ``closed`` or ``off``.
     """
 
     stream: str
@@ -166,3 +172,6 @@ class SessionStats:
     prefill_s: float
     scoring_s: float
     compaction_s: float
+    store_s: float = 0.0
+    tiers: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    store_state: str = "off"

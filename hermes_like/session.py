@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from torch import Tensor
 
 from hermes_like import vision
 from hermes_like.answer import NO_FOOTAGE, Answerer, AnswerStream, Request
 from hermes_like.config import AnswerConfig, HermesConfig
+from hermes_like.consult import Consultant, Consulted, Search
+from hermes_like.directions import (
+    covered,
+    is_sure,
+    max_neighbours,
+    scan_evidence,
+    scan_text,
+    search_range,
+)
 from hermes_like.errors import SessionStateError
+from hermes_like.long_term import LongTermMemory, open_long_term
 from hermes_like.memory.cache import HierarchicalCache
-from hermes_like.memory.hierarchy import DeviceMemory, KVBlock
+from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
+from hermes_like.memory.segment import Segment, chain_key
 from hermes_like.models.base import ModelAdapter
 from hermes_like.policies import POLICIES
-from hermes_like.records import Answer, Frame, SessionStats
+from hermes_like.records import (
+    Answer,
+    AnswerStatus,
+    Frame,
+    Image,
+    MissingSpan,
+    Route,
+    SessionStats,
+)
+from hermes_like.resume import (
+    SessionState,
+    device_settings,
+    from_bytes,
+    replay,
+    restore_device,
+    to_bytes,
+)
+from hermes_like.retrieval.clock import StreamClock
+from hermes_like.retrieval.planner import Plan, plan_question
+from hermes_like.scan import Scanner
+from hermes_like.tiers.keyframes import choose_keyframes
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A closed stretch of the stream with its keys and values, before compaction touches them.
+__all__ = ["Segment", "StreamSession"]
 
-    Attributes:
-        segment_id: Running number.
-        start_s: Stream time of its first frame.
-        end_s: Stream time of its last frame.
-        blocks: One per decoder layer.
-    """
-
-    segment_id: int
-    start_s: float
-    end_s: float
-    blocks: tuple[KVBlock, ...]
+#: Segments that outlive ``store.retention_s`` before they are erased together.
+RETENTION_BATCH = 16
+#: Most spans that a scan lists.
+MAX_SCAN_SPANS = 1000
 
 
 class StreamSession:
@@ -48,11 +76,15 @@ class StreamSession:
         model: From :func:`hermes_like.models.load_model`; may be shared between sessions.
         config: The whole configuration; ``config.model`` is not read here.
         name: Name of the stream, reported with answers.
-        on_segment: The write-through point: called with every closed segment.
+        folder: Where the past is kept beyond this process; None: in RAM only. A folder that holds
+            a memory already is opened with :meth:`open`.
+        key: 32 bytes; then the folder is encrypted.
+        on_segment: Called with every closed segment, before compaction touches it.
 
     Raises:
         BudgetError: ``memory.device_tokens`` is too small for the model and the reserves.
-        ConfigError: Unknown policy.
+        ConfigError: Unknown policy, or caps that cannot work.
+        StorageError: The folder cannot be used, or holds a memory already.
 
     Example:
         >>> with StreamSession(load_model("sprites")) as session:
@@ -67,19 +99,103 @@ class StreamSession:
         config: HermesConfig | None = None,
         *,
         name: str = "stream",
+        folder: Path | str | None = None,
+        key: bytes | None = None,
         on_segment: Callable[[Segment], None] | None = None,
     ) -> None:
         self.model, self.config, self.name = model, config or HermesConfig(), name
+        store, retrieval = self.config.store, self.config.retrieval
         policy = POLICIES.get(self.config.policy.name)(self.config.policy)
-        self.memory = DeviceMemory(model, policy, self.config.memory)
+        self.memory = DeviceMemory(
+            model,
+            policy,
+            self.config.memory,
+            retrieved_tokens=retrieval.retrieved_tokens if store.enabled else 0,
+        )
         self._answerer = Answerer(self.memory, self.config.memory)
         self._on_segment = on_segment
         self._lock = threading.RLock()
         self._pending: list[Frame] = []
-        self._num_frames = self._num_segments = 0
-        self._last_s = self._segment_start_s = 0.0
+        self._segment_images: dict[int, Image] = {}
+        self._segment_embeddings: list[Tensor] = []
+        self._state = SessionState(name, device_settings(self.config))
         self._vision_s = 0.0
         self._is_closed = False
+        self.long_term: LongTermMemory | None = None
+        if store.enabled:
+            self.long_term = open_long_term(self.memory, self.config, folder, key)
+            self._consultant = Consultant(self.memory, self.long_term, retrieval)
+            self._scanner = Scanner(self.memory, self.long_term, retrieval)
+        self._kept_offsets = frozenset(
+            choose_keyframes(self.config.memory.segment_frames, store.keyframes_per_segment)
+            if store.enabled and store.keyframe_bytes
+            else ()
+        )
+
+    @classmethod
+    def open(
+        cls,
+        model: ModelAdapter,
+        folder: Path | str,
+        config: HermesConfig | None = None,
+        *,
+        name: str | None = None,
+        key: bytes | None = None,
+        on_segment: Callable[[Segment], None] | None = None,
+    ) -> Self:
+        """Go on with the memory in a folder, or begin one there.
+
+        After a clean close the device state is what it was, bit for bit. After a crash it is
+        rebuilt from the last checkpoint and the segments written since.
+
+        Raises:
+            FingerprintError: The folder was written by another model.
+            MemoryLockedError: Another process writes to it.
+            StorageError: It cannot be used.
+        """
+        session = cls(
+            model,
+            config,
+            name=name or Path(folder).name,
+            folder=Path(folder),
+            key=key,
+            on_segment=on_segment,
+        )
+        try:
+            session._resume(keep_name=name is None)
+        except BaseException:
+            session.close(save=False)
+            raise
+        return session
+
+    def _resume(self, *, keep_name: bool) -> None:
+        long_term = self._require_long_term()
+        data = long_term.get_state()
+        if data is not None:
+            restored = from_bytes(data)
+            state = restored.session
+            if state.settings == self._state.settings:
+                restore_device(self.memory, restored)
+                self._pending, self._segment_images = restored.pending, restored.images
+            else:
+                logger.warning(
+                    "resume: the device state was made with other settings and is rebuilt"
+                )
+                state.settings = self._state.settings
+            self._state = state
+            if keep_name:
+                self.name = state.name
+            self._state.name = self.name
+        replay(self.memory, long_term, self.config.store.checkpoint_segments)
+        newest = long_term.timeline.newest
+        if newest is None or newest.end_frame <= self._state.num_frames:
+            return
+        self._pending, self._segment_images, self._segment_embeddings = [], {}, []
+        if not self._state.num_frames:
+            self._state.first_s = long_term.timeline.first_s
+        self._state.num_frames = newest.end_frame
+        self._state.num_segments = newest.segment_id + 1
+        self._state.last_s = max(self._state.last_s, newest.times_s[-1])
 
     # -- watching --------------------------------------------------------------------------------
 
@@ -96,15 +212,25 @@ class StreamSession:
         with self._lock:
             self._require_open()
             self._check(frame)
-            if self._num_frames % self.config.memory.segment_frames == 0:
-                self._segment_start_s = frame.pts_s
+            self._note_time(frame)
+            offset = self._state.num_frames % self.config.memory.segment_frames
+            if offset in self._kept_offsets:
+                self._segment_images[offset] = frame.image
             self._pending.append(frame)
-            self._num_frames += 1
-            self._last_s = frame.pts_s
+            self._state.num_frames += 1
             if len(self._pending) == self.config.memory.prefill_frames:
                 self._prefill_pending()
-            if self._num_frames % self.config.memory.segment_frames == 0:
+            if self._state.num_frames % self.config.memory.segment_frames == 0:
                 self._close_segment()
+
+    def _note_time(self, frame: Frame) -> None:
+        state = self._state
+        if not state.num_frames:
+            state.first_s = frame.pts_s
+        state.last_s = frame.pts_s
+        if frame.wall_time is not None:
+            zero = frame.wall_time - timedelta(seconds=frame.pts_s)
+            state.wall_at_zero = zero.isoformat()
 
     def _check(self, frame: Frame) -> None:
         image = frame.image
@@ -113,43 +239,88 @@ class StreamSession:
                 f"frame {frame.index}: expected uint8 [H, W, 3], "
                 f"got {image.dtype} {list(image.shape)}"
             )
-        if not frame.pts_s >= (self._last_s if self._num_frames else 0.0):
+        least_s = self._state.last_s if self._state.num_frames else 0.0
+        if not frame.pts_s >= least_s:
             raise ValueError(
-                f"frame {frame.index}: expected pts_s of at least {self._last_s}, got {frame.pts_s}"
+                f"frame {frame.index}: expected pts_s of at least {least_s}, got {frame.pts_s}"
             )
 
     def _embed_pending(self) -> vision.VisionTokens:
         start = time.perf_counter()
-        tokens = vision.embed(self.model, self._pending, self._num_segments)
+        tokens = vision.embed(self.model, self._pending, self._state.num_segments)
         self._vision_s += time.perf_counter() - start
         return tokens
 
     def _prefill_pending(self) -> None:
         chunk = self._embed_pending()
+        if self.long_term is not None:
+            key = bytes.fromhex(self._state.content_key)
+            self._state.content_key = chain_key(key, self._pending).hex()
+            if self.config.store.thin_threshold is not None:
+                self._segment_embeddings.append(chunk.tokens)
         self._pending = []
         self.memory.append_frames(chunk.tokens, chunk.records)
 
     def _close_segment(self) -> None:
-        if self._on_segment is not None:
-            self._on_segment(self._segment())
-        self._num_segments += 1
+        if self.long_term is not None or self._on_segment is not None:
+            segment = self._segment()
+            if self._on_segment is not None:
+                self._on_segment(segment)
+            if self.long_term is not None:
+                self.long_term.write(segment, self._segment_embeddings)
+        self._segment_images, self._segment_embeddings = {}, []
+        self._state.num_segments += 1
         self.memory.compact()
+        if self.long_term is not None:
+            self._keep_house(self.long_term)
 
     def _segment(self) -> Segment:
         size = self.config.memory.segment_frames
-        first = self._num_frames - size
-        blocks = tuple(
-            self.memory.block(layer, first, size) for layer in range(self.model.dims.num_layers)
+        first = self._state.num_frames - size
+        frames = range(max(first, 0), self._state.num_frames)
+        return Segment(
+            segment_id=self._state.num_segments,
+            first_frame=first,
+            records=tuple(self.memory.frames[frame] for frame in frames),
+            end_s=self.memory.frames.end_of(frames[-1]),
+            blocks=tuple(
+                self.memory.block(layer, first, size) for layer in range(self.model.dims.num_layers)
+            ),
+            images=self._segment_images,
+            content_key=bytes.fromhex(self._state.content_key),
         )
-        return Segment(self._num_segments, self._segment_start_s, self._last_s, blocks)
+
+    def _keep_house(self, long_term: LongTermMemory) -> None:
+        """Checkpoints and retention, once per segment."""
+        store = self.config.store
+        if long_term.has_folder and self._state.num_segments % store.checkpoint_segments == 0:
+            self._save(long_term)
+        if store.retention_s is not None:
+            old = long_term.timeline.between(None, self._state.last_s - store.retention_s)
+            gone = [s.segment_id for s in old if s.end_s <= self._state.last_s - store.retention_s]
+            if len(gone) >= RETENTION_BATCH:
+                self._erase_segments(long_term, gone)
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def ask(self, question: str, **overrides: Any) -> Answer:
+    def ask(
+        self,
+        question: str,
+        *,
+        route: Route | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        **overrides: Any,
+    ) -> Answer:
         """Answer a question about everything seen so far.
 
         Args:
             question: In words.
+            route: Where to look, whatever the words say: ``now``, ``recall``, ``time``, ``scan``.
+            since_s: Look at nothing before this stream time.
+            until_s: Look at nothing after this stream time.
+            on_progress: Told, during a scan, how many frames were asked about and of how many.
             overrides: Fields of :class:`~hermes_like.config.AnswerConfig`, for this question only.
 
         Returns:
@@ -159,36 +330,225 @@ class StreamSession:
             SessionStateError: The session is closed.
             BudgetError: The question is longer than its reserve.
         """
-        stream = self.ask_stream(question, **overrides)
+        stream = self.ask_stream(
+            question,
+            route=route,
+            since_s=since_s,
+            until_s=until_s,
+            on_progress=on_progress,
+            **overrides,
+        )
         for _ in stream:
             pass
         return stream.answer
 
-    def ask_stream(self, question: str, **overrides: Any) -> AnswerStream:
+    def ask_stream(
+        self,
+        question: str,
+        *,
+        route: Route | None = None,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        **overrides: Any,
+    ) -> AnswerStream:
         """Like :meth:`ask`, with the text as it comes."""
         self._require_open()
         started_s = time.perf_counter()
         if not question.strip():
             raise ValueError("question: expected some words, got none")
-        unknown = self.model.unknown_words(question)
-        if unknown:
-            words = ", ".join(repr(word) for word in unknown)
-            return self._ready(question, f"This model does not know {words}.", "ok")
-        if not self._num_frames:
-            return self._ready(question, NO_FOOTAGE, "no_footage")
         config = AnswerConfig.model_validate(self.config.answer.model_dump() | overrides)
+        if self.long_term is None:
+            return self._from_device(question, config, started_s)
+        with self._lock:
+            clock = self._clock()
+            footage = self._footage(self.long_term)
+            lost = self._lost(self.long_term)
+        plan = plan_question(
+            question,
+            clock=clock,
+            config=self.config.retrieval,
+            route=route,
+            since_s=since_s,
+            until_s=until_s,
+        )
+        if not self._state.num_frames:
+            return self._ready(question, NO_FOOTAGE, "no_footage")
+        told, missing = covered(plan, clock, footage, lost)
+        if told is not None:
+            return self._ready(question, told.text, told.status, plan.route, told.missing)
+        if plan.route == "scan":
+            text = self.model.scan_question(plan.text)
+            if text is not None and not self.model.unknown_words(text):
+                return self._scan(plan, text, clock, config, missing, started_s, on_progress)
+            plan = replace(plan, route="recall")
+        return self._from_memory(plan, config, missing, started_s)
+
+    def _from_device(self, question: str, config: AnswerConfig, started_s: float) -> AnswerStream:
+        """Answer from what is resident, where nothing else is kept."""
+        told = self._unknown(question)
+        if told is not None:
+            return told
+        if not self._state.num_frames:
+            return self._ready(question, NO_FOOTAGE, "no_footage")
         return self._answerer.stream(
-            Request(question, config, self.name, self._last_s, started_s, self._fork)
+            Request(question, config, self.name, self._state.last_s, started_s, self._fork)
         )
 
-    def _ready(self, question: str, text: str, status: Any) -> AnswerStream:
+    def _unknown(self, question: str, prompt: str | None = None) -> AnswerStream | None:
+        unknown = self.model.unknown_words(question if prompt is None else prompt)
+        if not unknown:
+            return None
+        words = ", ".join(repr(word) for word in unknown)
+        return self._ready(question, f"This model does not know {words}.", "ok")
+
+    def _from_memory(
+        self,
+        plan: Plan,
+        config: AnswerConfig,
+        missing: tuple[MissingSpan, ...],
+        started_s: float,
+    ) -> AnswerStream:
+        """Answer from what is resident and what comes back."""
+        prompt = self.model.present_question(plan.text) if plan.route == "time" else plan.text
+        told = self._unknown(plan.question, prompt)
+        if told is not None:
+            return told
+        start_s, end_s = search_range(plan)
+        search = Search(
+            route=plan.route,
+            prompt=self.model.question_ids(prompt, is_first=True),
+            start_s=start_s,
+            end_s=end_s,
+            is_gated=plan.route == "recall" and not is_sure(plan),
+            neighbour_frames=max_neighbours(plan, self.config.retrieval),
+        )
+
+        def consult(cache: HierarchicalCache, table: FrameTable) -> Consulted:
+            found = self._consultant.consult(search, cache, table)
+            found.missing = (*missing, *found.missing)
+            return found
+
+        return self._answerer.stream(
+            Request(
+                plan.question,
+                config,
+                self.name,
+                self._state.last_s,
+                started_s,
+                self._fork,
+                notes=plan.notes,
+                prompt=prompt,
+                consult=None if plan.route == "now" else consult,
+                keyframe=self._keyframe_name,
+            )
+        )
+
+    def _scan(
+        self,
+        plan: Plan,
+        text: str,
+        clock: StreamClock,
+        config: AnswerConfig,
+        missing: tuple[MissingSpan, ...],
+        started_s: float,
+        on_progress: Callable[[int, int], None] | None,
+    ) -> AnswerStream:
+        """Answer by asking about one frame after the other."""
+        result: list[Answer] = []
+
+        def pieces() -> Iterator[str]:
+            start_s, end_s = search_range(plan)
+            with self._fork() as (cache, table):
+                found = self._scanner.scan(
+                    text,
+                    cache,
+                    table,
+                    start_s=start_s,
+                    end_s=end_s,
+                    is_first_enough=plan.scan_kind == "exists",
+                    on_progress=on_progress,
+                )
+            holes = (*missing, *found.missing)
+            notes = plan.notes
+            if not found.is_complete:
+                notes = (*notes, "The time ran out before everything was looked at.")
+            answer = Answer(
+                text=scan_text(plan, found, clock),
+                status="partial" if holes or not found.is_complete else "ok",
+                evidence=scan_evidence(
+                    found, self.name, max(config.evidence_spans, MAX_SCAN_SPANS)
+                ),
+                missing=holes,
+                route="scan",
+                stream=self.name,
+                question=plan.question,
+                asked_at_s=self._state.last_s,
+                ttft_s=time.perf_counter() - started_s,
+                notes=notes,
+            )
+            yield answer.text
+            result.append(answer)
+
+        return AnswerStream(pieces(), result)
+
+    # -- what is known of time -------------------------------------------------------------------
+
+    def _clock(self) -> StreamClock:
+        wall = self._state.wall_at_zero
+        zero = None if wall is None else datetime.fromisoformat(wall)
+        return StreamClock(self._state.last_s, self._state.first_s, zero)
+
+    def _footage(self, long_term: LongTermMemory) -> list[tuple[float, float]]:
+        """Stretches of stream time that can be looked at."""
+        spans = long_term.timeline.footage()
+        times = [self.memory.frames[frame].pts_s for frame in self.memory.frames.frames()]
+        spans += [
+            (pts_s, self.memory.frames.end_of(frame))
+            for frame, pts_s in zip(self.memory.frames.frames(), times, strict=True)
+        ]
+        spans += [(frame.pts_s, frame.pts_s) for frame in self._pending]
+        return spans
+
+    def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
+        lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]
+        for start, end, reason in long_term.chain.lost:
+            lost.append(MissingSpan(start, end, "lost" if reason == "dropped" else reason))
+        return lost
+
+    def _keyframe_name(self, segment_id: int) -> str | None:
+        long_term = self.long_term
+        return (
+            str(segment_id)
+            if long_term is not None and long_term.has_pictures(segment_id)
+            else None
+        )
+
+    def keyframe(self, name: str) -> Image:
+        """The stored picture behind ``Evidence.keyframe``, uint8 ``[H, W, 3]``.
+
+        Raises:
+            SegmentUnavailableError: It is gone.
+        """
+        return self._require_long_term().picture(int(name))
+
+    def _ready(
+        self,
+        question: str,
+        text: str,
+        status: AnswerStatus,
+        route: Route = "now",
+        missing: tuple[MissingSpan, ...] = (),
+    ) -> AnswerStream:
         """An answer that code gives, not the model."""
         answer = Answer(
             text,
             status,
+            missing=missing,
+            route=route,
             stream=self.name,
             question=question,
-            asked_at_s=self._last_s,
+            asked_at_s=self._state.last_s,
             notes=(text,),
         )
         return AnswerStream(iter([text]), [answer])
@@ -216,17 +576,85 @@ class StreamSession:
         """Forget earlier questions and answers; the video memory stays."""
         self._answerer.conversation.turns.clear()
 
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def erase(self, start_s: float, end_s: float, *, deep: bool = False) -> tuple[float, float]:
+        """Make a stretch of the stream unreadable, on the device and in every tier.
+
+        Whole segments go, so a little more than asked for may be erased. Tokens that were computed
+        later have seen the erased frames and stay; ``deep`` drops them too.
+
+        Args:
+            start_s: Stream time.
+            end_s: Stream time, exclusive.
+            deep: Whether everything after ``start_s`` goes as well.
+
+        Returns:
+            The stretch that was erased.
+
+        Raises:
+            SessionStateError: The session is closed.
+            ValueError: The stretch is empty.
+            StorageError: A medium failed, and what it holds may still be there.
+        """
+        if not end_s > start_s:
+            raise ValueError(f"erase: expected end_s after {start_s}, got {end_s}")
+        with self._lock:
+            self._require_open()
+            stop_s = math.inf if deep else end_s
+            first_s, last_s = start_s, end_s
+            if self.long_term is not None:
+                segments = self.long_term.timeline.between(start_s, stop_s)
+                first_s = min([start_s, *(s.start_s for s in segments)])
+                last_s = max([end_s, *(s.end_s for s in segments)])
+            frames = [
+                frame
+                for frame, record in self.memory.frames.items()
+                if record.pts_s < (math.inf if deep else last_s)
+                and self.memory.frames.end_of(frame) > first_s
+            ]
+            self.memory.drop_frames(frames)
+            self._forget_pending(first_s, math.inf if deep else last_s)
+            self.reset_conversation()
+            self._state.erased.append((first_s, min(last_s, max(end_s, self._state.last_s))))
+            if self.long_term is not None:
+                self._erase_segments(self.long_term, [s.segment_id for s in segments])
+            return first_s, last_s
+
+    def _forget_pending(self, start_s: float, end_s: float) -> None:
+        """Frames and pictures of the open segment that lie in an erased stretch turn black."""
+
+        def blank(frame: Frame) -> Frame:
+            is_gone = start_s <= frame.pts_s < end_s
+            return replace(frame, image=np.zeros_like(frame.image)) if is_gone else frame
+
+        self._pending = [blank(frame) for frame in self._pending]
+        first = self._state.num_frames - self._state.num_frames % self.config.memory.segment_frames
+        kept = {}
+        for offset, image in self._segment_images.items():
+            frame = first + offset
+            is_known = frame in self.memory.frames
+            if is_known and not start_s <= self.memory.frames[frame].pts_s < end_s:
+                kept[offset] = image
+        self._segment_images = kept
+
+    def _erase_segments(self, long_term: LongTermMemory, segment_ids: Sequence[int]) -> None:
+        long_term.erase(segment_ids)
+        if long_term.has_folder:
+            self._save(long_term)  # the last checkpoint may hold tokens of the erased stretch
+
     # -- state -----------------------------------------------------------------------------------
 
     def stats(self) -> SessionStats:
         """What is held, where the time went, and whether the caps were kept."""
         with self._lock:
             clock = self.memory.clock
+            long_term = self.long_term
             return SessionStats(
                 stream=self.name,
-                stream_s=self._last_s,
-                num_frames=self._num_frames,
-                num_segments=self._num_segments,
+                stream_s=self._state.last_s,
+                num_frames=self._state.num_frames,
+                num_segments=self._state.num_segments,
                 device_tokens=self.memory.budget.device_tokens,
                 peak_slots=self.memory.cache.peak_slots,
                 device_bytes=self.memory.cache.num_bytes,
@@ -236,15 +664,54 @@ class StreamSession:
                 prefill_s=clock.prefill_s,
                 scoring_s=clock.scoring_s,
                 compaction_s=clock.compaction_s,
+                store_s=0.0 if long_term is None else long_term.encode_s,
+                tiers={} if long_term is None else long_term.tier_bytes(),
+                store_state="off" if long_term is None else long_term.chain.state,
             )
 
-    def close(self) -> None:
-        """End the session and give its memory back. Safe to call twice."""
+    def save(self) -> None:
+        """Write everything to the folder: pending segments and the device state.
+
+        Raises:
+            SessionStateError: The session has no folder, or is closed.
+            StorageError: The medium failed.
+        """
         with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
+            self._require_open()
+            long_term = self._require_long_term()
+            if not long_term.has_folder:
+                raise SessionStateError(f"session {self.name!r} was made without a folder")
+            long_term.flush()
+            self._save(long_term)
+
+    def _save(self, long_term: LongTermMemory) -> None:
+        self._state.name = self.name
+        long_term.put_state(to_bytes(self._state, self.memory, self._pending, self._segment_images))
+
+    def close(self, *, save: bool = True) -> None:
+        """End the session and give its memory back. Safe to call twice.
+
+        Args:
+            save: Whether the device state goes to the folder, so that :meth:`open` goes on from it.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                if self.long_term is not None and save and self.long_term.has_folder:
+                    self.long_term.flush()
+                    self._save(self.long_term)
+            finally:
+                if self.long_term is not None:
+                    self.long_term.close()
                 self._pending = []
                 self.memory.release()
+
+    def _require_long_term(self) -> LongTermMemory:
+        if self.long_term is None:
+            raise SessionStateError("store.enabled is false: nothing is kept off the device")
+        return self.long_term
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -27,6 +27,7 @@ RANKS: tuple[tuple[str, int], ...] = (
     ("hermes_like.metrics", 1),
     ("hermes_like.presets", 2),
     ("hermes_like.*.base", 2),
+    ("hermes_like.sprites.world", 1),
     ("hermes_like.sprites*", 7),
     ("hermes_like.evaluation*", 7),
     ("hermes_like.monitor*", 7),

@@ -41,6 +41,7 @@ def plan_budget(
     prefix_tokens: int,
     video_end_tokens: int,
     guidance_tokens: int,
+    retrieved_tokens: int = 0,
 ) -> Budget:
     """Derive the resident budget from ``device_tokens``.
 
@@ -51,6 +52,7 @@ def plan_budget(
         prefix_tokens: Protected tokens before the video.
         video_end_tokens: Tokens that close a video when a question is asked.
         guidance_tokens: Longest guidance prompt that is scored with.
+        retrieved_tokens: Slots kept free for what comes back from other tiers.
 
     Raises:
         BudgetError: The cap leaves no room for one frame, or for the protected frames.
@@ -59,6 +61,7 @@ def plan_budget(
         return Budget(None, prefix_tokens, None)
     segment = config.segment_frames * tokens_per_frame
     asking = ask_tokens(config, video_end_tokens)
+    asking += retrieved_tokens
     on_top = max(segment + guidance_tokens, segment - tokens_per_frame + asking)
     resident = config.device_tokens - prefix_tokens - on_top
     floor = max(1, config.protected_frames) * tokens_per_frame + 1
@@ -66,7 +69,7 @@ def plan_budget(
         raise BudgetError(
             f"memory.device_tokens: expected at least {prefix_tokens + on_top + floor} "
             f"(prefix {prefix_tokens}, segment of {config.segment_frames} frames {segment}, "
-            f"question with history and answer {asking}, guidance {guidance_tokens}, "
+            f"question with history, answer and retrieved tokens {asking}, guidance {guidance_tokens}, "
             f"resident {floor}), got {config.device_tokens}"
         )
     return Budget(config.device_tokens, prefix_tokens, resident)

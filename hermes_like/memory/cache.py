@@ -153,6 +153,11 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
             else:
                 target[: self.length] = source
 
+    def wipe_tail(self) -> None:
+        """Overwrite what lies behind the occupied slots; for erasing."""
+        for buffer in self._buffers:
+            (buffer[:, :, self.length :] if buffer.dim() == 4 else buffer[self.length :]).zero_()
+
     def release(self) -> None:
         """Drop all slots and their buffers."""
         self.length = 0

@@ -51,7 +51,7 @@ class Compactor:
         num_layers = cache.dims.num_layers
         self.bands = [band_of(layer, num_layers) for layer in range(num_layers)]
         self.summaries: list[dict[int, Summary]] = [{} for _ in range(num_layers)]
-        self._num_summaries = 0
+        self.num_summaries = 0
 
     @property
     def is_due(self) -> bool:
@@ -160,8 +160,8 @@ class Compactor:
         if frames.shape[0]:
             spans.append((int(frames.min()), int(frames.max())))
         count = int(frames.shape[0]) + sum(m.count for m in merged)
-        self._num_summaries += 1
-        new_id = provenance.SUMMARY_TOP - self._num_summaries
+        self.num_summaries += 1
+        new_id = provenance.SUMMARY_TOP - self.num_summaries
         known[new_id] = Summary(count, min(s for s, _ in spans), max(e for _, e in spans))
         return new_id, weights
 

@@ -6,7 +6,7 @@ It knows the adapter, a policy and the budget. It does not know sources, questio
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -72,6 +72,7 @@ class DeviceMemory:
         adapter: The base model.
         policy: Gives scores and the selection spec.
         config: Budgets and the position scheme.
+        retrieved_tokens: Slots kept free for what comes back from other tiers.
         budget: Planned budget; None: derived from ``config.device_tokens``.
 
     Raises:
@@ -84,6 +85,8 @@ class DeviceMemory:
         policy: RetentionPolicy,
         config: MemoryConfig,
         budget: Budget | None = None,
+        *,
+        retrieved_tokens: int = 0,
     ) -> None:
         self.adapter, self.policy, self.config = adapter, policy, config
         self.tokens_per_frame = adapter.dims.tokens_per_frame
@@ -96,6 +99,7 @@ class DeviceMemory:
             prefix_tokens=len(prefix),
             video_end_tokens=int(adapter.video_end().shape[0]),
             guidance_tokens=len(self._guidance["mixed"]) if self._guidance else 0,
+            retrieved_tokens=retrieved_tokens,
         )
         self.cache = HierarchicalCache(adapter.dims, adapter.rotary, self.budget.device_tokens)
         self.scheme = SCHEMES[config.positions](config, adapter.dims.max_positions)
@@ -112,7 +116,7 @@ class DeviceMemory:
         self.clock = MemoryClock(_device=adapter.dims.device)
         self.num_frames = 0
         self.num_compactions = 0
-        self._first_short_frame = 0
+        self.first_short_frame = 0
         self._prefill_prefix(prefix)
 
     def _guidance_ids(self) -> dict[Guidance, list[int]]:
@@ -190,11 +194,61 @@ class DeviceMemory:
         target = self.cache if cache is None else cache
         with self.clock.measure("prefill_s"):
             self.extend(target, vision_tokens.flatten(0, 1), ids)
-        if cache is not None:
-            return
+        if cache is None:
+            self._note_frames(records)
+
+    def append_stored(
+        self, blocks: Sequence[tuple[Tensor, Tensor]], records: Sequence[FrameRecord]
+    ) -> None:
+        """Append keys and values of the next frames that were computed before, without a forward.
+
+        Args:
+            blocks: Per layer ``[kv_heads, tokens, head_dim]`` un-rotated keys, and values, of all
+                tokens of the frames.
+            records: One per frame.
+
+        Raises:
+            BudgetError: A cap would be passed, or the model's last position.
+        """
+        count, device = len(records), self.adapter.dims.device
+        ids = provenance.frame_ids(self.num_frames, count, self.tokens_per_frame, device)
+        starts = self.scheme.starts([slots.positions for slots in self.cache.layers])
+        self._require_positions(max(starts) + int(ids.shape[0]))
+        offsets = torch.arange(ids.shape[0], device=device)
+        with self.cache.step([offsets + start for start in starts], ids):
+            for layer, (raw, values) in enumerate(blocks):
+                self.cache.update(raw[None].to(device), values[None].to(device), layer)
+        self._note_frames(records)
+
+    def skip_to(self, frame: int) -> None:
+        """Count frames that were seen but are not on the device, up to one, exclusive."""
+        self.num_frames = max(self.num_frames, frame)
+
+    def drop_frames(self, frames: Collection[int]) -> None:
+        """Take every token of some frames out of all layers, and summaries that contain them."""
+        gone = torch.tensor(sorted(frames), dtype=torch.int64, device=self.adapter.dims.device)
+        parts = []
+        for layer, slots in enumerate(self.cache.layers):
+            known = self.compactor.summaries[layer]
+            tainted = [
+                key
+                for key, summary in known.items()
+                if any(summary.first_frame <= frame <= summary.last_frame for frame in frames)
+            ]
+            of = provenance.frames_of(slots.ids, self.tokens_per_frame)
+            stays = ~torch.isin(of, gone) & ~torch.isin(slots.ids, slots.ids.new_tensor(tainted))
+            self.compactor.summaries[layer] = {k: v for k, v in known.items() if k not in tainted}
+            raw, values = slots.raw_keys[:, :, stays], slots.values[:, :, stays]
+            parts.append((raw, values, slots.positions[stays], slots.ids[stays]))
+        for slots, (raw, values, positions, ids) in zip(self.cache.layers, parts, strict=True):
+            slots.rewrite(raw, values, positions, ids, self.cache.rotary)
+            slots.wipe_tail()
+        self.frames.prune(sorted(self.resident_frames()))
+
+    def _note_frames(self, records: Sequence[FrameRecord]) -> None:
         for offset, record in enumerate(records):
             self.frames.add(self.num_frames + offset, record)
-        self.num_frames += count
+        self.num_frames += len(records)
         self.scheme.advance(max(int(s.positions.max()) for s in self.cache.layers) + 1)
 
     def compact(self) -> bool:
@@ -204,7 +258,7 @@ class DeviceMemory:
         masses = self.masses()
         with self.clock.measure("compaction_s"):
             self.compactor.run(masses)
-            self._first_short_frame = max(0, self.num_frames - self.config.protected_frames)
+            self.first_short_frame = max(0, self.num_frames - self.config.protected_frames)
             self.frames.prune(sorted(self.resident_frames()))
         self.num_compactions += 1
         return True
@@ -257,7 +311,7 @@ class DeviceMemory:
         ids = self.cache.layers[layer].ids
         frames = provenance.frames_of(ids, self.tokens_per_frame)
         video = frames[frames >= 0]
-        short = int((video >= self._first_short_frame).sum())
+        short = int((video >= self.first_short_frame).sum())
         oldest = int(video.min()) if video.shape[0] else None
         return LayerStats(
             layer_index=layer,

@@ -39,6 +39,13 @@ class PositionScheme(ABC):
     def dense(self, lengths: Sequence[int], device: torch.device) -> list[Tensor]:
         """New positions of the slots, per layer, in slot order."""
 
+    def state(self) -> dict[str, int]:
+        """Counters, for a snapshot."""
+        return {}
+
+    def restore(self, state: dict[str, int]) -> None:  # noqa: B027  (most schemes have none)
+        """Take counters from a snapshot."""
+
     def merged(self, lengths: Sequence[int], device: torch.device) -> list[Tensor]:
         """Positions of a fork into which older tokens were merged; no counter moves.
 
@@ -83,6 +90,14 @@ class Global(RightAligned):
     def advance(self, end: int) -> None:
         """Move the counter."""
         self._next = end
+
+    def state(self) -> dict[str, int]:
+        """The counter."""
+        return {"next": self._next}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Set the counter."""
+        self._next = state["next"]
 
     def reindex_due(self, positions: Sequence[Tensor]) -> bool:
         """Lazy or eager."""

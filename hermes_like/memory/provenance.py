@@ -115,6 +115,18 @@ class FrameTable:
         if before is not None:
             self._records[frame - 1] = replace(before, end_s=record.pts_s)
 
+    def put(self, frame: int, record: FrameRecord) -> None:
+        """Take in the complete record of a frame, new or old."""
+        self._records[frame] = record
+
+    def frames(self) -> list[int]:
+        """Frames in the table, ascending."""
+        return sorted(self._records)
+
+    def items(self) -> Iterable[tuple[int, FrameRecord]]:
+        """Frames and their records, ascending."""
+        return sorted(self._records.items())
+
     def end_of(self, frame: int) -> float:
         """Stream time at which a frame gives way to the next, in seconds.
 

@@ -141,6 +141,30 @@ class ModelAdapter(ABC):
             ``[heads, n, head_dim]`` and ``[kv_heads, n, head_dim]``.
         """
 
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What stored keys and values depend on, by name; values JSON can hold.
+
+        The names are those of ``tiers/fingerprint.py`` that a model can tell: weights, shapes,
+        positions, pixels, prompts.
+        """
+
+    def scan_question(self, question: str) -> str | None:
+        """A yes-or-no question to ask about one short stretch, for counting and listing; or None.
+
+        Args:
+            question: What the user asked about the whole stream, such as "how often did X happen".
+        """
+        return None
+
+    def present_question(self, question: str) -> str:
+        """A question about a past moment as it is asked while only that moment is shown."""
+        return question
+
+    def means_yes(self, answer: str) -> bool:
+        """Whether a short answer to such a question says yes."""
+        return answer.strip().lower().startswith(("yes", "ja", "oui", "si", "sí"))
+
     def unknown_words(self, text: str) -> list[str]:
         """Words of a question that the model cannot know; empty for open vocabularies."""
         return []

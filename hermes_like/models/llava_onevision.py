@@ -17,6 +17,7 @@ from hermes_like.errors import ModelError
 from hermes_like.memory.attention import ATTENTION_NAME
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.models.base import ModelAdapter, ModelDims
+from hermes_like.models.identity import json_digest, weights_digest
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
 
@@ -224,3 +225,48 @@ class LlavaOnevisionAdapter(ModelAdapter):
             query = layer.self_attn.q_proj(normed).unflatten(-1, heads)
             key = layer.self_attn.k_proj(normed).unflatten(-1, heads)
             return query.transpose(0, 1), key.transpose(0, 1)
+
+    def scan_question(self, question: str) -> str | None:
+        """See :class:`ModelAdapter`."""
+        return (
+            f'A question about a long video: "{question}" Does this short part of it show what the '
+            "question asks about? Answer yes or no."
+        )
+
+    # -- identity --------------------------------------------------------------------------------
+
+    def identity(self) -> dict[str, object]:
+        """See :class:`ModelAdapter`."""
+        config = self._model.config
+        text = config.text_config
+        rope = dict(getattr(text, "rope_parameters", None) or {})
+        return {
+            "model": self.name,
+            "model_epoch": 0,
+            "revision": getattr(config, "_commit_hash", None),
+            "weights_digest": weights_digest(self._model),
+            "text_config_digest": json_digest(_lasting(text.to_dict())),
+            "vision_config_digest": json_digest(_lasting(config.vision_config.to_dict())),
+            "num_layers": self.dims.num_layers,
+            "num_kv_heads": self.dims.num_kv_heads,
+            "head_dim": self.dims.head_dim,
+            "layer_types": sorted(set(getattr(text, "layer_types", None) or ["full_attention"])),
+            "rope_type": rope.get("rope_type", "default"),
+            "rope_theta": rope.get("rope_theta"),
+            "rope_scaling": {k: v for k, v in rope.items() if k not in ("rope_type", "rope_theta")},
+            "keys_are_rotated": False,
+            "kv_dtype": str(self.dims.dtype).removeprefix("torch."),
+            "processor_digest": json_digest([self._image_size, self.resample, self.dims.grid]),
+            "tokenizer_digest": json_digest(self._text.encode("The red star , 3 times .")),
+            "prefix_digest": json_digest(self.prefix_ids()),
+        }
+
+
+def _lasting(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without what differs between versions of the library and ways of running."""
+    passing = ("transformers_version", "dtype", "_name_or_path", "_attn_implementation")
+    return {
+        name: value
+        for name, value in config.items()
+        if name not in passing and not name.startswith("_")
+    }

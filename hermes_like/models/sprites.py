@@ -14,6 +14,7 @@ from hermes_like.config import ModelConfig
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter, PromptTemplate
 from hermes_like.models.loading import load_pretrained
 from hermes_like.models.text import HubTokenizer
+from hermes_like.sprites.world import COLORS, SHAPES
 
 SPRITES_PROMPT = PromptTemplate(
     prefix="<bos>",
@@ -32,6 +33,25 @@ class SpritesAdapter(LlavaOnevisionAdapter):
     guidance_prompts = ("what is visible now ?", "how many objects appeared ?")
     guidance_separator = ""
     evidence_heads = EVIDENCE_HEADS
+
+    def scan_question(self, question: str) -> str | None:
+        """Whether the shape, the colour or both that a question names are there."""
+        words = re.findall(r"\w+", question.lower())
+        shapes = [shape for shape in SHAPES if {shape, f"{shape}s", f"{shape}es"} & set(words)]
+        colors = [color for color in COLORS if color in words]
+        if len(shapes) > 1 or len(colors) > 1 or not (shapes or colors):
+            return None
+        if not shapes:
+            return f"was there anything {colors[0]} ?"
+        return f"was there a {' '.join([*colors, *shapes])} ?"
+
+    def present_question(self, question: str) -> str:
+        """See :class:`ModelAdapter`; the model was trained on the present tense with "now"."""
+        words = [{"was": "is", "were": "is"}.get(word, word) for word in question.lower().split()]
+        if "is" in words and "now" not in words:
+            at = len(words) - (words[-1] == "?")
+            words.insert(at, "now")
+        return " ".join(words)
 
     def unknown_words(self, text: str) -> list[str]:
         """Words outside the vocabulary, in order, once each."""

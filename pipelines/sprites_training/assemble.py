@@ -68,19 +68,17 @@ def load_stock_decoder(decoder: Decoder, folder: Path) -> None:
 
     Args:
         decoder: Changed in place.
-        folder: Holds ``model.safetensors``, as :func:`assemble` writes it.
+        folder: As :func:`assemble` writes it.
     """
-    state = load_file(folder / "model.safetensors")
+    state = LlavaOnevisionForConditionalGeneration.from_pretrained(folder).state_dict()
     prefix = "model.language_model."
     weights = {
         f"lm.model.{name.removeprefix(prefix)}": value
         for name, value in state.items()
         if name.startswith(prefix)
     }
-    weights |= {
-        "lm.lm_head.weight": state["lm_head.weight"],
-        "newline": state["model.image_newline"],
-    }
+    weights["lm.lm_head.weight"] = state["lm_head.weight"]
+    weights["newline"] = state["model.image_newline"]
     missing, unexpected = decoder.load_state_dict(weights, strict=False)
     if unexpected or any(not name.startswith("side.") for name in missing):
         raise ValueError(f"parameters do not fit: missing {missing}, unexpected {unexpected}")

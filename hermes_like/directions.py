@@ -1,0 +1,112 @@
+"""Where a question goes: from its plan to what is searched, scanned, or answered by code.
+
+Decides, and words the answers that code gives. It runs no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hermes_like.config import RetrievalConfig
+from hermes_like.models.base import ModelAdapter
+from hermes_like.records import AnswerStatus, Evidence, MissingSpan
+from hermes_like.retrieval.clock import StreamClock, format_stream
+from hermes_like.retrieval.coverage import coverage, no_footage_text
+from hermes_like.retrieval.planner import Plan
+from hermes_like.scan import Event, ScanResult
+
+#: Seconds of footage looked at around a named moment.
+MOMENT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAnswer:
+    """An answer that needs no model."""
+
+    text: str
+    status: AnswerStatus
+    missing: tuple[MissingSpan, ...] = ()
+
+
+def covered(
+    plan: Plan,
+    clock: StreamClock,
+    footage: Sequence[tuple[float, float]],
+    lost: Sequence[MissingSpan],
+) -> tuple[CodeAnswer | None, tuple[MissingSpan, ...]]:
+    """Compare the plan's range with the footage.
+
+    Returns:
+        An answer if there is none at all, and what is missing of the range otherwise.
+    """
+    if not plan.has_range:
+        return None, ()
+    found = coverage(footage, lost, plan.start_s, plan.end_s, now_s=clock.now_s)
+    if found.extent == "none":
+        text = no_footage_text(found.missing, clock)
+        return CodeAnswer(text, "no_footage", found.missing), found.missing
+    return None, found.missing
+
+
+def search_range(plan: Plan) -> tuple[float | None, float | None]:
+    """Stream times to look in; a named moment gets a little width."""
+    if plan.is_moment and plan.start_s is not None and plan.end_s is not None:
+        width = plan.end_s - plan.start_s
+        if width < MOMENT_S:
+            return plan.start_s, plan.start_s + MOMENT_S
+    return plan.start_s, plan.end_s
+
+
+def is_sure(plan: Plan) -> bool:
+    """Whether a word of the question speaks of the past; else a hit has to earn its fetch."""
+    return not plan.reason.endswith("no other cue")
+
+
+def scan_text(plan: Plan, result: ScanResult, clock: StreamClock) -> str:
+    """The answer that a scan gives, in words."""
+    events = result.events
+    if plan.scan_kind == "count":
+        return str(len(events))
+    if plan.scan_kind == "exists":
+        return "yes" if events else "no"
+    if not events:
+        return "never"
+    return "; ".join(_when(event, clock) for event in events)
+
+
+def _when(event: Event, clock: StreamClock) -> str:
+    span = f"{format_stream(event.start_s)} to {format_stream(event.end_s)}"
+    wall = clock.to_wall(event.start_s)
+    return span if wall is None else f"{span} ({wall:%Y-%m-%d %H:%M:%S})"
+
+
+def scan_evidence(result: ScanResult, stream: str, most: int) -> tuple[Evidence, ...]:
+    """The events as evidence, in the order of time."""
+    return tuple(
+        Evidence(
+            stream=stream,
+            segment_id=event.segment_id,
+            start_s=event.start_s,
+            end_s=event.end_s,
+            wall_time=event.record.wall_time,
+            score=1.0,
+            tier=event.tier,
+        )
+        for event in result.events[:most]
+    )
+
+
+def scan_question(adapter: ModelAdapter, plan: Plan) -> str | None:
+    """What each candidate is asked; None where the model cannot be asked about a single frame."""
+    return adapter.scan_question(plan.text)
+
+
+def max_neighbours(plan: Plan, config: RetrievalConfig) -> int | None:
+    """Frames on each side that come with a hit; None: as configured.
+
+    What came before or after something lies beside it, so questions about order bring neighbours.
+    """
+    words = set(plan.text.lower().split())
+    is_order = bool(words & {"after", "before", "followed", "next", "preceded", "nach", "vor"})
+    return max(config.neighbour_frames, config.order_frames) if is_order else None

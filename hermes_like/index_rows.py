@@ -1,0 +1,156 @@
+"""The rows of the index of the past: their ids, and which frame and time each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from hermes_like.tiers.base import SegmentHead
+
+IntArray = npt.NDArray[np.int64]
+DoubleArray = npt.NDArray[np.float64]
+
+#: An id is ``segment << 22 | frame in segment << 10 | row in frame``: 63 bits, ascending in time.
+FRAME_SHIFT, SEGMENT_SHIFT = 10, 22
+MAX_ROWS_PER_FRAME = 1 << FRAME_SHIFT
+_MAX_FRAMES = 1 << (SEGMENT_SHIFT - FRAME_SHIFT)
+_MAX_SEGMENTS = 1 << (63 - SEGMENT_SHIFT)
+
+
+def row_ids(head: SegmentHead) -> IntArray:
+    """Ids of the rows of a segment, int64 ``[rows]``."""
+    rows = np.arange(head.vectors.shape[0], dtype=np.int64)
+    per_frame = head.vectors.shape[0] // head.num_frames
+    places = (rows // per_frame) << FRAME_SHIFT | rows % per_frame
+    ids: IntArray = (head.segment_id << SEGMENT_SHIFT) | places
+    return ids
+
+
+def check_heads(heads: Sequence[SegmentHead], num_heads: int, head_dim: int) -> None:
+    """Refuse segments that no index of this shape can hold.
+
+    Raises:
+        ValueError: One is there twice, its vectors have another shape or are not finite, or its
+            numbers do not fit into an id.
+    """
+    seen: set[int] = set()
+    for head in heads:
+        name = f"segment {head.segment_id}"
+        if head.segment_id in seen:
+            raise ValueError(f"{name}: expected once, it is there already")
+        seen.add(head.segment_id)
+        if head.vectors.ndim != 3 or head.vectors.shape[1:] != (num_heads, head_dim):
+            raise ValueError(
+                f"{name}: expected vectors [rows, {num_heads}, {head_dim}], "
+                f"got {list(head.vectors.shape)}"
+            )
+        num_rows = head.vectors.shape[0]
+        if not num_rows or not head.num_frames or num_rows % head.num_frames:
+            raise ValueError(
+                f"{name}: expected the same number of vectors for each of {head.num_frames} "
+                f"frames, got {num_rows}"
+            )
+        if (
+            not 0 <= head.segment_id < _MAX_SEGMENTS
+            or head.num_frames > _MAX_FRAMES
+            or num_rows // head.num_frames > MAX_ROWS_PER_FRAME
+        ):
+            raise ValueError(
+                f"{name}: expected an id below {_MAX_SEGMENTS}, at most {_MAX_FRAMES} frames "
+                f"and {MAX_ROWS_PER_FRAME} vectors per frame"
+            )
+        if not np.isfinite(head.vectors).all():
+            raise ValueError(f"{name}: expected finite vectors")
+
+
+class RowTable:
+    """What each row of the index is; arrays grow by doubling."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._ids: IntArray = np.zeros(0, np.int64)
+        self._frames: IntArray = np.zeros(0, np.int64)
+        self._starts_s: DoubleArray = np.zeros(0)
+        self._ends_s: DoubleArray = np.zeros(0)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def ids(self) -> IntArray:
+        """Id of each row."""
+        return self._ids[: self._length]
+
+    @property
+    def frames(self) -> IntArray:
+        """Running number of the frame of each row."""
+        return self._frames[: self._length]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the arrays, spare room included."""
+        return sum(
+            array.nbytes for array in (self._ids, self._frames, self._starts_s, self._ends_s)
+        )
+
+    def add(self, heads: Sequence[SegmentHead], ids: IntArray) -> None:
+        """Append the rows of some segments; ``ids`` are those of all of them."""
+        start, end = self._length, self._length + ids.shape[0]
+        if end > self._ids.shape[0]:
+            self._resize(max(end, 2 * self._ids.shape[0]))
+        repeats = [head.vectors.shape[0] // head.num_frames for head in heads]
+        self._ids[start:end] = ids
+        self._frames[start:end] = np.concatenate(
+            [
+                np.repeat(head.first_frame + np.arange(head.num_frames), times)
+                for head, times in zip(heads, repeats, strict=True)
+            ]
+        )
+        self._starts_s[start:end] = np.concatenate(
+            [np.repeat(head.frame_times_s, n) for head, n in zip(heads, repeats, strict=True)]
+        )
+        self._ends_s[start:end] = np.concatenate(
+            [
+                np.repeat([*head.frame_times_s[1:], head.end_s], n)
+                for head, n in zip(heads, repeats, strict=True)
+            ]
+        )
+        self._length = end
+
+    def _resize(self, capacity: int) -> None:
+        for name in ("_ids", "_frames", "_starts_s", "_ends_s"):
+            old = getattr(self, name)
+            new = np.zeros(capacity, old.dtype)
+            new[: self._length] = old[: self._length]
+            setattr(self, name, new)
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> None:
+        """Drop the other rows; the order of the rest stays, as it does in faiss."""
+        rows = np.flatnonzero(is_kept)
+        for array in (self._ids, self._frames, self._starts_s, self._ends_s):
+            array[: rows.shape[0]] = array[rows]
+            array[rows.shape[0] :] = 0
+        self._length = rows.shape[0]
+
+    def select(
+        self,
+        start_s: float | None,
+        end_s: float | None,
+        exclude: Collection[int],
+        only: Collection[int] | None,
+    ) -> IntArray:
+        """Rows in a range of stream time, less those of excluded or unwanted frames."""
+        chosen = np.ones(self._length, np.bool_)
+        if start_s is not None:
+            chosen &= self._ends_s[: self._length] > start_s
+        if end_s is not None:
+            chosen &= self._starts_s[: self._length] < end_s
+        if exclude:
+            chosen &= ~np.isin(self.frames, list(exclude))
+        if only is not None:
+            chosen &= np.isin(self.frames, list(only))
+        return np.flatnonzero(chosen)

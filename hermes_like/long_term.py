@@ -1,0 +1,488 @@
+"""Long-term memory of one stream: segments leave the device, and frames come back for a question.
+
+It puts codec, tiers and index together and knows nothing of questions, routes or answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hermes_like.codec import CODECS, decode_block
+from hermes_like.codec.base import KeyValues
+from hermes_like.codec.static_tokens import tokens_to_store
+from hermes_like.config import HermesConfig
+from hermes_like.errors import (
+    CodecError,
+    SegmentUnavailableError,
+    StorageError,
+    TierFullError,
+)
+from hermes_like.index import SegmentIndex
+from hermes_like.memory import provenance
+from hermes_like.memory.cache import HierarchicalCache
+from hermes_like.memory.hierarchy import DeviceMemory
+from hermes_like.memory.merge import ReturnedTokens
+from hermes_like.memory.provenance import FrameRecord
+from hermes_like.memory.segment import Segment
+from hermes_like.records import Image, MissingSpan, Tier
+from hermes_like.retrieval.vectors import segment_vectors
+from hermes_like.tiers import open_tiers
+from hermes_like.tiers.base import Keyframe, KeyframeRecord, SegmentHead, SegmentRecord
+from hermes_like.tiers.chain import TierChain
+from hermes_like.tiers.disk import DiskStore, open_disk
+from hermes_like.tiers.fingerprint import Fingerprint
+from hermes_like.tiers.keyframes import decode_picture, encode_picture
+from hermes_like.timeline import Timeline
+
+logger = logging.getLogger(__name__)
+
+#: Name of the session's state in the folder.
+STATE_NAME = "session"
+
+
+@dataclass(slots=True, eq=False)
+class Fetched:
+    """Frames that came back.
+
+    Attributes:
+        tokens: One per decoder layer, ids ascending.
+        records: When each of the frames was.
+        tiers: Where each of them was read from.
+        approximate: Frames that were encoded again from a picture.
+        missing: Stretches that could not be read.
+    """
+
+    tokens: list[ReturnedTokens]
+    records: dict[int, FrameRecord] = field(default_factory=dict)
+    tiers: dict[int, Tier] = field(default_factory=dict)
+    approximate: set[int] = field(default_factory=set)
+    missing: list[MissingSpan] = field(default_factory=list)
+
+
+class LongTermMemory:
+    """The past of one stream off the device.
+
+    Args:
+        memory: The stream's memory on the device; read for shapes, and used to encode pictures.
+        chain: The tiers.
+        config: Codec, retrieval heads, pictures.
+        disk: The folder behind the chain, for the state of the session; None: no folder.
+    """
+
+    def __init__(
+        self,
+        memory: DeviceMemory,
+        chain: TierChain,
+        config: HermesConfig,
+        disk: DiskStore | None = None,
+    ) -> None:
+        self.memory, self.chain, self._disk = memory, chain, disk
+        self.store, self.retrieval = config.store, config.retrieval
+        self.adapter = memory.adapter
+        self.heads = usable_heads(config.retrieval.heads, memory)
+        self.groups = min(config.retrieval.vectors_per_frame, memory.tokens_per_frame)
+        known = chain.heads()
+        self.timeline = Timeline()
+        for head in known:
+            self.timeline.add(head)
+        self.index = SegmentIndex.build(
+            known, num_heads=len(self.heads), head_dim=self.adapter.dims.head_dim
+        )
+        self._reserved_bytes = 0
+        self._reserve()
+        self._codec = CODECS.get(config.store.codec)()
+        self.encode_s = 0.0
+        self.written_bytes = 0
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self, segment: Segment, embeddings: Sequence[Tensor] = ()) -> None:
+        """Store a closed segment; returns before it is on the medium.
+
+        Args:
+            segment: Its blocks hold every token of its frames.
+            embeddings: Vision tokens of its frames, ``[frames, tokens_per_frame, hidden]`` in
+                pieces, by which still ones are told; empty: all tokens are stored.
+        """
+        started_s = time.perf_counter()
+        stored = self._worth_storing(embeddings)
+        head = self._head(segment, stored)
+        keep = torch.from_numpy(head.token_cells.astype(np.int64))
+        layers = tuple(
+            self._codec.encode(
+                KeyValues(block.raw_keys[:, keep].contiguous(), block.values[:, keep].contiguous())
+            )
+            for block in segment.blocks
+        )
+        self.encode_s += time.perf_counter() - started_s
+        record = SegmentRecord(head, layers)
+        self.written_bytes += record.num_bytes
+        self.chain.put(record, self._pictures(segment, head))
+        self.index.add(head)
+        self.timeline.add(head)
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """Count what index and timeline take against the cap of the host."""
+        num_bytes = self.index.num_bytes + self.timeline.num_bytes
+        if self.chain.reserve_host(num_bytes - self._reserved_bytes):
+            self._reserved_bytes = num_bytes
+
+    def _worth_storing(self, embeddings: Sequence[Tensor]) -> Tensor | None:
+        threshold = self.store.thin_threshold
+        if threshold is None or not embeddings:
+            return None
+        return tokens_to_store(torch.cat(list(embeddings)), threshold)[0]
+
+    def _head(self, segment: Segment, stored: Tensor | None) -> SegmentHead:
+        per_frame = self.memory.tokens_per_frame
+        count = len(segment.records)
+        cells = np.arange(count * per_frame, dtype=np.uint32)
+        if stored is not None:
+            cells = cells[stored.flatten().cpu().numpy()]
+        return SegmentHead(
+            segment_id=segment.segment_id,
+            first_frame=segment.first_frame,
+            frame_times_s=tuple(record.pts_s for record in segment.records),
+            end_s=segment.end_s,
+            frame_walls_s=tuple(_seconds(record.wall_time) for record in segment.records),
+            tokens_per_frame=per_frame,
+            token_cells=cells,
+            vectors=segment_vectors(
+                segment.blocks,
+                self.heads,
+                num_frames=count,
+                tokens_per_frame=per_frame,
+                groups=self.groups,
+            ),
+            content_key=segment.content_key,
+        )
+
+    def _pictures(self, segment: Segment, head: SegmentHead) -> KeyframeRecord | None:
+        if not segment.images:
+            return None
+        images = tuple(
+            Keyframe(
+                segment.first_frame + offset,
+                encode_picture(
+                    image,
+                    self.store.keyframe_format,
+                    self.store.keyframe_quality,
+                    self.store.keyframe_side,
+                ),
+            )
+            for offset, image in sorted(segment.images.items())
+        )
+        return KeyframeRecord(head, images)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, frames: Mapping[int, Iterable[int]], deadline_s: float) -> Fetched:
+        """Bring frames back.
+
+        Args:
+            frames: Segment id to the frames wanted of it.
+            deadline_s: Seconds after which the rest is reported missing.
+
+        Returns:
+            Tokens of all frames that could be read, in the order of time.
+        """
+        until_s = time.perf_counter() + deadline_s
+        wanted = {segment: sorted(set(of)) for segment, of in sorted(frames.items())}
+        self.chain.prefetch(list(wanted))
+        result = Fetched([])
+        parts: list[list[ReturnedTokens]] = []
+        for segment_id, numbers in wanted.items():
+            left_s = until_s - time.perf_counter()
+            part = self._fetch_segment(segment_id, numbers, max(0.0, left_s), result)
+            if part is not None:
+                parts.append(part)
+        result.tokens = self._joined(parts)
+        return result
+
+    def _fetch_segment(
+        self, segment_id: int, frames: Sequence[int], left_s: float, result: Fetched
+    ) -> list[ReturnedTokens] | None:
+        try:
+            record, tier = self.chain.get(segment_id, left_s)
+            tokens = self._decode(record, frames)
+        except (SegmentUnavailableError, CodecError) as error:
+            reason = error.reason if isinstance(error, SegmentUnavailableError) else "checksum"
+            pictured = None if reason == "deadline" else self._from_pictures(segment_id, result)
+            span = self.timeline.get(segment_id)
+            if pictured is None and span is not None:
+                result.missing.append(MissingSpan(span.start_s, span.end_s, reason))
+            return pictured
+        for frame in frames:
+            result.records[frame] = frame_record(record.head, frame)
+            result.tiers[frame] = tier
+        return tokens
+
+    def read_segment(
+        self, segment_id: int, deadline_s: float | None = None
+    ) -> tuple[SegmentHead, list[KeyValues]]:
+        """Head and all stored tokens of a segment, per decoder layer.
+
+        Raises:
+            SegmentUnavailableError: It is not there, or cannot be trusted.
+            CodecError: Its blocks cannot be decoded.
+        """
+        record, _ = self.chain.get(segment_id, deadline_s)
+        device = self.adapter.dims.device
+        return record.head, [decode_block(data, device) for data in record.layers]
+
+    def _decode(self, record: SegmentRecord, frames: Sequence[int]) -> list[ReturnedTokens]:
+        head, device = record.head, self.adapter.dims.device
+        keep = _tokens_of(head, frames)
+        ids = torch.from_numpy(head.token_cells.astype(np.int64))
+        ids += head.first_frame * head.tokens_per_frame
+        ids = ids[keep].to(device)
+        tokens = []
+        for data in record.layers:
+            block = decode_block(data, device)
+            chosen = keep.to(device)
+            tokens.append(ReturnedTokens(block.raw_keys[:, chosen], block.values[:, chosen], ids))
+        return tokens
+
+    def _from_pictures(self, segment_id: int, result: Fetched) -> list[ReturnedTokens] | None:
+        """Encode the pictures of a segment again, each alone behind the prefix."""
+        try:
+            record = self.chain.pictures(segment_id)
+        except SegmentUnavailableError:
+            return None
+        parts = []
+        for picture in record.images:
+            image = decode_picture(picture.data)
+            parts.append(
+                encode_alone(self.memory, self.adapter.embed_frames([image]), picture.frame)
+            )
+            result.approximate.add(picture.frame)
+            result.records[picture.frame] = frame_record(record.head, picture.frame)
+            result.tiers[picture.frame] = "source"
+        return self._joined(parts)
+
+    def _joined(self, parts: Sequence[list[ReturnedTokens]]) -> list[ReturnedTokens]:
+        dims = self.adapter.dims
+        if not parts:
+            empty = torch.empty(
+                dims.num_kv_heads, 0, dims.head_dim, dtype=dims.dtype, device=dims.device
+            )
+            none = torch.empty(0, dtype=torch.int64, device=dims.device)
+            return [ReturnedTokens(empty, empty, none)] * dims.num_layers
+        return [
+            ReturnedTokens(
+                torch.cat([p.raw_keys for p in layer], 1).to(dims.dtype),
+                torch.cat([p.values for p in layer], 1).to(dims.dtype),
+                torch.cat([p.ids for p in layer]),
+            )
+            for layer in zip(*parts, strict=True)
+        ]
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def erase(self, segment_ids: Collection[int]) -> None:
+        """Make segments unreadable in every tier, and their vectors with them."""
+        self.on_evicted(segment_ids)
+        self.chain.remove(segment_ids)
+        self._reserve()
+
+    def on_evicted(self, segment_ids: Sequence[int]) -> None:
+        """Forget times and vectors of segments that are nowhere any more."""
+        self.index.remove(segment_ids)
+        self.timeline.remove(segment_ids)
+
+    def flush(self) -> None:
+        """Wait until everything that was written is on its medium."""
+        self.chain.flush()
+
+    def close(self) -> None:
+        """Flush, and let go of files and threads."""
+        self.chain.close()
+
+    # -- the state of the session ----------------------------------------------------------------
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether anything outlives the process."""
+        return self._disk is not None
+
+    def put_state(self, data: bytes) -> None:
+        """Write the state of the session, whole or not at all. A full disk is told in the log."""
+        assert self._disk is not None, "no folder"
+        try:
+            self._disk.put_blob(STATE_NAME, data)
+        except TierFullError as error:
+            logger.warning("checkpoint not written: %s", error)
+
+    def get_state(self) -> bytes | None:
+        """The state that was written last; None if there is none, or it is damaged."""
+        if self._disk is None:
+            return None
+        try:
+            return self._disk.get_blob(STATE_NAME)
+        except StorageError as error:
+            logger.warning("checkpoint not read, the device state is rebuilt: %s", error)
+            return None
+
+    def has_pictures(self, segment_id: int) -> bool:
+        """Whether a picture of a segment is stored."""
+        return self.chain.has_pictures(segment_id)
+
+    def picture(self, segment_id: int) -> Image:
+        """The first stored picture of a segment, uint8 ``[H, W, 3]``.
+
+        Raises:
+            SegmentUnavailableError: There is none.
+        """
+        return decode_picture(self.chain.pictures(segment_id).images[0].data)
+
+    def tier_bytes(self) -> dict[str, tuple[int, int, int]]:
+        """Per tier used bytes, cap and segments."""
+        stats = self.chain.stats()
+        return {
+            name: (tier.used_bytes, tier.cap_bytes, tier.segments)
+            for name, tier in stats.tiers.items()
+        }
+
+
+def open_long_term(
+    memory: DeviceMemory, config: HermesConfig, folder: Path | str | None, key: bytes | None
+) -> LongTermMemory:
+    """Open the tiers of a stream and read what they know.
+
+    Args:
+        memory: The stream's memory on the device.
+        config: The whole configuration.
+        folder: Where the past is kept beyond the process; None: in RAM only.
+        key: For encryption at rest.
+
+    Raises:
+        ConfigError: A cap cannot hold what it must.
+        StorageError: The folder cannot be used.
+    """
+    told: list[LongTermMemory] = []
+
+    def on_evicted(segment_ids: Sequence[int]) -> None:
+        for long_term in told:
+            long_term.on_evicted(segment_ids)
+
+    disk = None
+    if folder is not None and config.store.disk_bytes:
+        disk = open_disk(
+            Path(folder), fingerprint=fingerprint_of(memory, config), config=config.store, key=key
+        )
+    chain = open_tiers(
+        config.store,
+        store=disk,
+        segment_bytes=segment_bytes(memory, config),
+        on_evicted=on_evicted,
+    )
+    long_term = LongTermMemory(memory, chain, config, disk)
+    told.append(long_term)
+    return long_term
+
+
+def segment_bytes(memory: DeviceMemory, config: HermesConfig) -> int:
+    """Most bytes of a stored segment: raw keys and values, and its vectors."""
+    dims = memory.adapter.dims
+    tokens = config.memory.segment_frames * dims.tokens_per_frame
+    return tokens * dims.kv_bytes_per_token + 64 * 1024
+
+
+def fingerprint_of(memory: DeviceMemory, config: HermesConfig) -> Fingerprint:
+    """What stored segments depend on."""
+    codec = CODECS.get(config.store.codec)
+    return Fingerprint.of(
+        format_version=1,
+        codec=codec.name,
+        codec_version=codec.version,
+        sample_fps=config.source.sample_fps,
+        retrieval_heads=[list(head) for head in usable_heads(config.retrieval.heads, memory)],
+        torch=torch.__version__,
+        device=memory.adapter.dims.device.type,
+        **memory.adapter.identity(),
+    )
+
+
+def usable_heads(
+    heads: Sequence[tuple[int, int]], memory: DeviceMemory
+) -> tuple[tuple[int, int], ...]:
+    """Retrieval heads that the model has; a preset made for another model names others."""
+    dims = memory.adapter.dims
+    return tuple(
+        (layer, head)
+        for layer, head in heads
+        if layer < dims.num_layers and head < dims.num_kv_heads
+    )
+
+
+def _tokens_of(head: SegmentHead, frames: Sequence[int]) -> Tensor:
+    """Which stored tokens show some frames: bool ``[tokens]``.
+
+    Where a place was left out because it looked as before, the last stored token of that place
+    stands for it.
+    """
+    cells = head.token_cells.astype(np.int64)
+    of_frame, of_place = np.divmod(cells, head.tokens_per_frame)
+    keep = np.zeros(len(cells), dtype=bool)
+    for frame in frames:
+        latest = np.full(head.tokens_per_frame, -1)
+        seen = np.flatnonzero(of_frame <= frame - head.first_frame)
+        latest[of_place[seen]] = seen  # ascending, so the latest one stays
+        keep[latest[latest >= 0]] = True
+    return torch.from_numpy(keep)
+
+
+def frame_record(head: SegmentHead, frame: int) -> FrameRecord:
+    """When a frame of a stored segment was."""
+    offset = frame - head.first_frame
+    times = head.frame_times_s
+    wall_s = head.frame_walls_s[offset]
+    return FrameRecord(
+        pts_s=times[offset],
+        wall_time=None if wall_s is None else datetime.fromtimestamp(wall_s, UTC),
+        segment_id=head.segment_id,
+        end_s=times[offset + 1] if offset + 1 < len(times) else head.end_s,
+    )
+
+
+@torch.inference_mode()
+def encode_alone(memory: DeviceMemory, vision_tokens: Tensor, frame: int) -> list[ReturnedTokens]:
+    """Keys and values of one frame that sees the prefix and nothing else.
+
+    Args:
+        memory: For its adapter and positions; it does not change.
+        vision_tokens: ``[1, tokens_per_frame, hidden]``.
+        frame: Running number of the frame, for provenance.
+    """
+    adapter = memory.adapter
+    cache = HierarchicalCache(adapter.dims, adapter.rotary, None)
+    prefix = adapter.prefix_ids()
+    device = adapter.dims.device
+    ids = provenance.frame_ids(frame, 1, memory.tokens_per_frame, device)
+    start = torch.arange(len(prefix) + ids.shape[0], device=device)
+    layers = adapter.dims.num_layers
+    if prefix:
+        with cache.step(
+            [start[: len(prefix)]] * layers, provenance.prefix_ids(len(prefix), device)
+        ):
+            adapter.forward(adapter.embed_text(prefix), cache)
+    with cache.step([start[len(prefix) :]] * layers, ids):
+        adapter.forward(vision_tokens.flatten(0, 1), cache)
+    return [
+        ReturnedTokens(slots.raw_keys[0, :, len(prefix) :], slots.values[0, :, len(prefix) :], ids)
+        for slots in cache.layers
+    ]
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

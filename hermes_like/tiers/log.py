@@ -1,0 +1,554 @@
+"""The records of one kind: a row of volumes, of which the last one grows, and who lies where.
+
+Data goes first and the index after it, so that a crash loses the record being written and no other.
+What is read is verified against the record itself, never against the index alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from xxhash import xxh3_64_intdigest as checksum
+
+from hermes_like.errors import SegmentUnavailableError, StorageError, TierFullError
+from hermes_like.tiers import failpoints, layout
+from hermes_like.tiers.base import SegmentHead
+from hermes_like.tiers.layout import Buffer, LayoutError, RecordHeader
+from hermes_like.tiers.ledger import allocated, io_error
+from hermes_like.tiers.manifest import DAMAGED, ERASED, LIVE, Row
+from hermes_like.tiers.misses import Content, Loss
+from hermes_like.tiers.shared import Shared
+from hermes_like.tiers.volume import EXTENT_BYTES, Volume, sync_folder
+
+Part = tuple[int, int, Buffer]
+_PLACE = struct.Struct("<HQIQ")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A record that is served: its row without the stored head, and the head itself."""
+
+    row: Row
+    head: SegmentHead
+
+
+class Log:
+    """All records of one kind in a folder.
+
+    Args:
+        shared: State of the folder.
+        kind: ``layout.KV`` or ``layout.KEYFRAMES``.
+        volume_bytes: Size of a full volume.
+
+    Attributes:
+        volumes: Number to volume, ascending.
+        entries: Segment to record.
+        stale: Rows that are in a volume and not served: damaged, erased, unknown.
+    """
+
+    def __init__(self, shared: Shared, kind: int, volume_bytes: int) -> None:
+        self.shared, self.kind, self.volume_bytes = shared, kind, volume_bytes
+        self.content: Content = "kv" if kind == layout.KV else "keyframes"
+        self.volumes: dict[int, Volume] = {}
+        self.entries: dict[int, Entry] = {}
+        self.stale: dict[int, Row] = {}
+        self.header_bytes = layout.volume_header_bytes(shared.fingerprint.to_json().encode())
+        self.most_bytes = volume_bytes - self.header_bytes
+
+    @property
+    def is_keyframes(self) -> bool:
+        """Whether the records count against the cap of pictures."""
+        return self.kind == layout.KEYFRAMES
+
+    @property
+    def used_bytes(self) -> int:
+        """Claimed by the volumes."""
+        ledger = self.shared.ledger
+        return sum(ledger.entry(volume.path.name) for volume in list(self.volumes.values()))
+
+    # Writing.
+
+    def append(self, head: SegmentHead, parts: Sequence[Part]) -> None:
+        """Store a record; an older one of the same segment is erased.
+
+        Raises:
+            TierFullError: A cap, the floor of free space or the medium leaves no room.
+            StorageError: The medium failed. Either way nothing stored before has changed.
+        """
+        sections = self._sealed(head.segment_id, [(layout.HEAD, 0, layout.pack_head(head)), *parts])
+        table, num_bytes = layout.table(sections)
+        shared = self.shared
+        with shared.lock:
+            shared.require_open(for_writing=True)
+            try:
+                row = self._write(head, sections, table, num_bytes)
+            except StorageError as error:
+                shared.note_error(error)
+                raise
+            replaced = self._rows_of({head.segment_id})
+            self.entries[head.segment_id] = Entry(row.bare(), head)
+            shared.misses.recovered(self.content, head.segment_id)
+            shared.state = "ok"
+            try:
+                shared.manifest.add(row)
+            except StorageError as error:  # the record is safe; the next open indexes it
+                shared.note_error(error)
+            failpoints.hit("record.after_index")
+            self.bury(replaced)
+
+    def _write(
+        self,
+        head: SegmentHead,
+        sections: Sequence[Part],
+        table: tuple[layout.Section, ...],
+        num_bytes: int,
+    ) -> Row:
+        shared, sealed_head = self.shared, bytes(sections[0][2])
+        volume = self._volume_for(num_bytes)
+        if self.is_keyframes:  # their eviction cannot make room in the manifest, which can wait
+            shared.manifest.require_room()
+        else:
+            shared.manifest.reserve(len(sealed_head))
+        sequence = shared.next_sequence
+        header = RecordHeader(
+            self.kind, num_bytes, sequence, head.segment_id, head.start_s, head.end_s,
+            shared.digest, shared.key_id, table,
+        )  # fmt: skip
+        buffers = [layout.pack_record(header), *(data for _, _, data in sections)]
+        try:
+            offset = volume.append(buffers, num_bytes)
+            failpoints.hit("record.before_sync")
+            if shared.config.durability == "strict":
+                volume.sync()
+            failpoints.hit("record.before_index")
+        except OSError as error:
+            failure = io_error(error, volume.path.name)
+            if not isinstance(failure, TierFullError):
+                self._abandon(volume)
+            raise failure from error
+        volume.commit(num_bytes)
+        shared.next_sequence = sequence + 1
+        return Row(
+            sequence, self.kind, volume.number, offset, num_bytes, LIVE, head.segment_id,
+            head.start_s, head.end_s, sealed_head,
+        )  # fmt: skip
+
+    def _sealed(self, segment_id: int, parts: Sequence[Part]) -> list[Part]:
+        cipher = self.shared.cipher
+        if cipher is None:
+            return list(parts)
+        return [
+            (kind, label, cipher.seal(data, self._place(segment_id, kind, label)))
+            for kind, label, data in parts
+        ]
+
+    def _place(self, segment_id: int, kind: int, label: int) -> bytes:
+        """What a sealed section is bound to."""
+        return _PLACE.pack(self.kind, segment_id, kind, label) + self.shared.digest
+
+    @property
+    def active(self) -> Volume | None:
+        """The volume that may grow."""
+        last = next(reversed(self.volumes.values()), None)
+        return None if last is None or last.is_failed else last
+
+    def _volume_for(self, num_bytes: int) -> Volume:
+        """A volume with room for a record, made if need be."""
+        if num_bytes > self.most_bytes:
+            raise TierFullError(
+                f"a record of {num_bytes} bytes does not fit a volume of {self.volume_bytes}; "
+                f"raise store.{'keyframe_bytes' if self.is_keyframes else 'disk_bytes'}"
+            )
+        volume = self.active
+        if volume is None or volume.end + num_bytes > volume.capacity:
+            return self._new_volume(volume, num_bytes)
+        if volume.end + num_bytes > volume.limit:
+            self._grow(volume)
+        return volume
+
+    def _grow(self, volume: Volume) -> None:
+        name, ledger = volume.path.name, self.shared.ledger
+        before = ledger.entry(name)
+        ledger.claim(name, volume.capacity + EXTENT_BYTES, is_keyframes=self.is_keyframes)
+        try:
+            volume.preallocate()
+        except OSError as error:
+            ledger.settle(name, before, is_keyframes=self.is_keyframes)
+            raise io_error(error, name) from error
+
+    def _new_volume_bytes(self, num_bytes: int) -> int:
+        """Size of the next volume, which must hold a record; pictures fill their cap to the brim.
+
+        What is refused for pictures then really is at their cap, so that nobody evicts keys and
+        values for them.
+        """
+        if not self.is_keyframes:
+            return self.volume_bytes
+        ledger = self.shared.ledger
+        left = ledger.cap_of(is_keyframes=True) - ledger.keyframe_bytes - EXTENT_BYTES
+        size = min(self.volume_bytes, left // layout.BLOCK_BYTES * layout.BLOCK_BYTES)
+        return size if size >= num_bytes + self.header_bytes else self.volume_bytes
+
+    def _new_volume(self, full: Volume | None, num_bytes: int) -> Volume:
+        shared, number = self.shared, self.shared.next_volume
+        size = self._new_volume_bytes(num_bytes)
+        name = Volume.path_of(shared.folder, self.kind, number).name
+        text = shared.fingerprint.to_json().encode()
+        check = bytes(16)
+        if shared.cipher is not None:
+            check = shared.cipher.check_value(struct.pack("<Q", number) + shared.digest)
+        header = layout.VolumeHeader(
+            self.kind, number, self.header_bytes, shared.digest, shared.key_id,
+            check, text,
+        )  # fmt: skip
+        ledger = shared.ledger
+        ledger.claim(name, size + EXTENT_BYTES, is_keyframes=self.is_keyframes)
+        try:
+            volume = Volume.create(shared.folder, header, size)
+            if shared.is_durable:
+                sync_folder(shared.folder)
+        except OSError as error:
+            Volume.path_of(shared.folder, self.kind, number).unlink(missing_ok=True)
+            ledger.drop(name)
+            raise io_error(error, name) from error
+        shared.next_volume = number + 1
+        self.volumes[number] = volume
+        if full is not None:
+            self._seal(full)
+        shared.ensure_ballast()
+        return volume
+
+    def _seal(self, volume: Volume) -> None:
+        """Bring a full volume to the medium and give back its unused end."""
+        failpoints.hit("volume.before_seal")
+        try:
+            if self.shared.is_durable:
+                volume.sync()
+            volume.trim()
+        except OSError as error:
+            volume.is_failed = True
+            self.shared.note_error(io_error(error, volume.path.name))
+        volume.release()
+        self.settle(volume)
+        failpoints.hit("volume.after_seal")
+
+    def _abandon(self, volume: Volume) -> None:
+        """Never write to a volume again; what it holds is still served, after verification."""
+        volume.is_failed = True
+        try:
+            volume.trim()
+        except OSError as error:
+            self.shared.note_error(io_error(error, volume.path.name))
+        volume.release()
+        self.settle(volume)
+
+    def settle(self, volume: Volume) -> None:
+        """Account a volume by its allocated blocks, or by its bound while it may grow."""
+        size = allocated(volume.path)
+        if volume.limit > volume.end:
+            size = max(size, volume.limit + EXTENT_BYTES)
+        self.shared.ledger.settle(volume.path.name, size, is_keyframes=self.is_keyframes)
+
+    # Reading.
+
+    def read(self, segment_id: int) -> tuple[SegmentHead, list[tuple[int, bytes]]]:
+        """The head, and label and bytes of every other section, verified.
+
+        Raises:
+            SegmentUnavailableError: Absent, damaged, of another fingerprint, or unreadable.
+        """
+        shared = self.shared
+        with shared.lock:
+            shared.require_open(for_writing=False)
+            entry = self.entries.get(segment_id)
+            volume = None if entry is None else self.volumes[entry.row.volume]
+            if entry is None or volume is None:
+                shared.misses.counts["absent"] += 1
+                raise SegmentUnavailableError(segment_id, "absent")
+        try:
+            with shared.arena.borrow(entry.row.num_bytes) as view:
+                volume.read_into(entry.row.offset, view)
+                header = self._verified_header(view, entry.row)
+                parts = self._sections(view, header)
+            head = layout.unpack_head(parts[0][2])
+            if head.segment_id != segment_id:
+                raise LayoutError(f"head of segment {head.segment_id}")
+            return head, [(label, data) for _, label, data in parts[1:]]
+        except (LayoutError, ValueError) as error:
+            raise self._distrust(entry, "checksum", str(error)) from error
+        except _ForeignError as error:
+            raise self._distrust(entry, "fingerprint", str(error)) from error
+        except FileNotFoundError as error:
+            raise self._distrust(entry, "checksum", "volume is missing") from error
+        except OSError as error:
+            with shared.lock:
+                if self.entries.get(segment_id) is entry:
+                    shared.misses.counts["io_error"] += 1
+                    shared.note_error(io_error(error, volume.path.name))
+            raise SegmentUnavailableError(segment_id, "io_error", str(error)) from error
+
+    def _verified_header(self, view: memoryview, row: Row) -> RecordHeader:
+        """The header of a record just read, which must be the one that was asked for."""
+        header = layout.unpack_record(view)
+        if header.digest != self.shared.digest and header.kind != layout.TOMBSTONE:
+            raise _ForeignError(f"fingerprint {header.digest.hex()[:16]}")
+        found = (header.kind, header.segment_id, header.sequence, header.record_bytes)
+        if found != (self.kind, row.segment_id, row.sequence, row.num_bytes):
+            raise LayoutError(f"another record lies there: segment {header.segment_id}")
+        return header
+
+    def _sections(self, view: memoryview, header: RecordHeader) -> list[tuple[int, int, bytes]]:
+        """Kind, label and bytes of all sections; copied, because the buffer is used again."""
+        if not header.sections or header.sections[0].kind != layout.HEAD:
+            raise LayoutError("record without a head")
+        parts = []
+        for section in header.sections:
+            data = bytes(view[section.offset : section.offset + section.length])
+            if checksum(data) != section.digest:
+                raise LayoutError(f"checksum of section {section.kind}:{section.label}")
+            parts.append(
+                (section.kind, section.label, self._opened(header.segment_id, section, data))
+            )
+        return parts
+
+    def _opened(self, segment_id: int, section: layout.Section, data: bytes) -> bytes:
+        cipher = self.shared.cipher
+        if cipher is None:
+            return data
+        return cipher.open(data, self._place(segment_id, section.kind, section.label))
+
+    def open_head(self, segment_id: int, data: bytes) -> SegmentHead:
+        """A head from its stored bytes. Raises ``ValueError`` or :class:`LayoutError`."""
+        cipher = self.shared.cipher
+        if cipher is not None:
+            data = cipher.open(data, self._place(segment_id, layout.HEAD, 0))
+        head = layout.unpack_head(data)
+        if head.segment_id != segment_id:
+            raise LayoutError(f"head of segment {head.segment_id}, expected {segment_id}")
+        return head
+
+    def read_row(self, volume: Volume, row: Row) -> list[tuple[int, int, bytes]]:
+        """All sections of a record by its row. Raises like the checks of :meth:`read`."""
+        with self.shared.arena.borrow(row.num_bytes) as view:
+            volume.read_into(row.offset, view)
+            return self._sections(view, self._verified_header(view, row))
+
+    def _distrust(self, entry: Entry, reason: str, detail: str) -> SegmentUnavailableError:
+        """Stop serving a record, unless it was erased or evicted while it was being read."""
+        row, shared = entry.row, self.shared
+        with shared.lock:
+            if self.entries.get(row.segment_id) is not entry:
+                shared.misses.counts["absent"] += 1
+                return SegmentUnavailableError(row.segment_id, "absent")
+            del self.entries[row.segment_id]
+            self.lose(row, reason)
+            if not shared.is_read_only:
+                try:
+                    shared.manifest.flush()
+                    shared.manifest.replace([self.stale[row.sequence]])
+                except StorageError as error:  # it is found damaged again next time
+                    shared.note_error(error)
+        return SegmentUnavailableError(
+            row.segment_id, reason, f"{row.start_s:g} to {row.end_s:g} s; {detail}"
+        )
+
+    def lose(self, row: Row, reason: str) -> None:
+        """Count a record as lost and keep its place in mind."""
+        self.stale[row.sequence] = row.without_head(DAMAGED)
+        self.shared.misses.lose(Loss(self.content, row.segment_id, reason, row.start_s, row.end_s))
+
+    # Erasing.
+
+    def erase(self, segment_ids: Collection[int]) -> None:
+        """Overwrite records, and everything in damaged stretches nobody knows.
+
+        Raises:
+            StorageError: The medium failed; the segments are not served, and the erasure is
+                finished when the folder is opened again.
+        """
+        shared, ids = self.shared, set(segment_ids)
+        with shared.lock:
+            shared.require_open(for_writing=True)
+            rows = self._rows_of(ids)
+            if not any(row.segment_id in ids for row in rows):
+                return
+            rows += self.unknown_rows()
+            needles = [needle for row in rows for needle in self._needles(row)]
+            shared.manifest.flush()
+            shared.manifest.intend_erasure(self.kind, ids)
+            failpoints.hit("erase.after_intent")
+            for segment_id in ids:
+                self.entries.pop(segment_id, None)
+                shared.misses.recovered(self.content, segment_id)
+            self._wipe(rows)
+            failpoints.hit("erase.after_wipe")
+            self._note_erased(rows)
+            shared.manifest.finish_erasure(self.kind, ids)
+            failpoints.hit("erase.after_rows")
+            self._drop_empty()
+            if shared.manifest.contains_bytes(needles):
+                failpoints.hit("erase.before_rebuild")
+                shared.rebuild_manifest()
+
+    def _rows_of(self, segment_ids: Collection[int]) -> list[Row]:
+        """Rows of segments, served or not, and of stretches that nobody knows."""
+        rows = [entry.row for i in segment_ids if (entry := self.entries.get(i)) is not None]
+        for row in self.stale.values():
+            if row.state == DAMAGED and row.segment_id in segment_ids:
+                rows.append(row)
+        return rows
+
+    def stored_head(self, row: Row, header: RecordHeader | None = None) -> bytes:
+        """The head section of a record as stored; empty where it cannot be read.
+
+        Args:
+            row: Where the record lies.
+            header: Its header, if it was read before.
+        """
+        volume = self.volumes[row.volume]
+        header = header or volume.header_at(row.offset)
+        if header is None or header.sequence != row.sequence or not header.sections:
+            return b""
+        head = header.sections[0]
+        try:
+            data = volume.read(row.offset + head.offset, head.length)
+        except (LayoutError, OSError):
+            return b""
+        return data if checksum(data) == head.digest else b""
+
+    def full_rows(self) -> list[Row]:
+        """All rows with their heads, read from the volumes."""
+        rows = list(self.stale.values())
+        for entry in self.entries.values():
+            head = self.stored_head(entry.row)
+            if head:  # otherwise its volume is scanned at the next open, which counts the loss
+                rows.append(replace(entry.row, head=head))
+        return rows
+
+    def _needles(self, row: Row) -> list[bytes]:
+        """Pieces of a stored head, to prove that none is left in the manifest."""
+        data = self.stored_head(row)
+        return [data[at : at + 64] for at in range(0, len(data), 1024) if len(data) - at >= 64]
+
+    def unknown_rows(self) -> list[Row]:
+        """Damaged stretches without an owner."""
+        return [row for row in self.stale.values() if row.state not in (DAMAGED, ERASED)]
+
+    def _wipe(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            volume = self.volumes.get(row.volume)
+            if volume is None:
+                continue
+            try:
+                volume.wipe(row.offset, row.num_bytes, max(row.sequence, 0))
+            except OSError as error:
+                failure = StorageError(f"{volume.path.name}: erasing failed: {error}")
+                self.shared.note_error(failure)
+                raise failure from error
+            if volume is not self.active:
+                volume.release()
+            self.settle(volume)
+
+    def bury(self, rows: Sequence[Row]) -> None:
+        """Overwrite records that newer ones have replaced."""
+        if rows:
+            self._wipe(rows)
+            self._note_erased(rows)
+
+    def _note_erased(self, rows: Sequence[Row]) -> None:
+        buried = [row.without_head(ERASED) for row in rows]
+        self.shared.manifest.flush()
+        self.shared.manifest.replace(buried)
+        for row in buried:
+            self.stale[row.sequence] = row
+
+    def _drop_empty(self) -> None:
+        """Remove volumes that hold nothing any more, except the one that grows."""
+        held = {entry.row.volume for entry in self.entries.values()}
+        held |= {row.volume for row in self.stale.values() if row.state != ERASED}
+        for volume in [v for v in self.volumes.values() if v.number not in held]:
+            if volume is not self.active:
+                self.drop_volume(volume)
+
+    # Evicting.
+
+    def refusal(self, num_bytes: int, head_bytes: int) -> str | None:
+        """Why a record of so many bytes cannot be appended now; None where it can."""
+        ledger, growth = self.shared.ledger, self._new_volume_bytes(num_bytes) + EXTENT_BYTES
+        volume = self.active
+        if volume is not None and volume.end + num_bytes <= volume.capacity:
+            growth = volume.capacity + EXTENT_BYTES - ledger.entry(volume.path.name)
+            growth = 0 if volume.end + num_bytes <= volume.limit else growth
+        if self.is_keyframes:
+            return ledger.refusal(growth, is_keyframes=True) if growth > 0 else None
+        growth = max(growth, 0) + self.shared.manifest.growth(head_bytes)
+        return ledger.refusal(growth) if growth else None
+
+    def evict(self, num_bytes: int) -> list[int]:
+        """Unlink the oldest volumes until so many bytes are free and a record of them fits.
+
+        Nothing is dropped for more than the cap allows.
+
+        Returns:
+            Ids of the segments that are gone.
+        """
+        shared, gone = self.shared, list[int]()
+        if num_bytes > shared.ledger.cap_of(is_keyframes=self.is_keyframes):
+            return gone
+        head_bytes = min(num_bytes // 8, 2**20) + 8192
+        record_bytes = min(layout.aligned(num_bytes + num_bytes // 8 + 16384), self.most_bytes)
+        with shared.lock:
+            shared.require_open(for_writing=True)
+            while self.volumes and (
+                shared.ledger.refusal(num_bytes, is_keyframes=self.is_keyframes) is not None
+                or self.refusal(record_bytes, head_bytes) is not None
+            ):
+                gone += self.drop_volume(next(iter(self.volumes.values())))
+        return gone
+
+    def drop_volume(self, volume: Volume) -> list[int]:
+        """Unlink a volume, then forget its rows; returns the segments that were in it."""
+        shared, number = self.shared, volume.number
+        try:
+            volume.unlink()
+        except OSError as error:
+            raise io_error(error, volume.path.name) from error
+        failpoints.hit("evict.after_unlink")
+        shared.ledger.drop(volume.path.name)
+        del self.volumes[number]
+        rows = [entry.row for entry in self.entries.values() if entry.row.volume == number]
+        stale = [row for row in self.stale.values() if row.volume == number]
+        for row in rows:
+            del self.entries[row.segment_id]
+        for row in stale:
+            del self.stale[row.sequence]
+            shared.misses.recovered(self.content, row.segment_id)
+        try:
+            shared.manifest.forget_volume(number, [*rows, *stale])
+        except StorageError as error:  # rows without a volume are dropped at the next open
+            shared.note_error(error)
+        failpoints.hit("evict.after_rows")
+        return sorted(row.segment_id for row in rows)
+
+    # Syncing and closing.
+
+    def sync(self) -> None:
+        """Force all volumes to the medium. Raises :class:`StorageError`."""
+        for volume in list(self.volumes.values()):
+            try:
+                volume.sync()
+            except OSError as error:
+                raise io_error(error, volume.path.name) from error
+
+    def close(self) -> None:
+        """Trim and close all volumes."""
+        for volume in self.volumes.values():
+            if volume.limit > volume.end:
+                self._seal(volume)
+            volume.release()
+
+
+class _ForeignError(Exception):
+    """A whole record with another fingerprint."""

@@ -1,0 +1,478 @@
+"""The index of all records in SQLite. A cache of record headers: it may be deleted at any time.
+
+One row per stretch of a volume, so that the rows of a volume tile it: a missing row shows. A row
+carries the head as stored (sealed, if there is a key) and a checksum over everything. Heads lie in
+tables of their own, one per kind: written in order, overwritten with zeros of the same length, and
+deleted from the front, they are moved about by SQLite as little as can be, which leaves no copies.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from xxhash import xxh3_64_intdigest
+
+from hermes_like.errors import StorageError, TierFullError
+from hermes_like.tiers import failpoints
+from hermes_like.tiers.layout import FORMAT_VERSION
+from hermes_like.tiers.ledger import Ledger, allocated
+
+NAME = "manifest.sqlite"
+#: What a row says of its stretch.
+LIVE, DAMAGED, ERASED, UNKNOWN = 0, 1, 2, 3
+#: Rows that are kept back and written together.
+BATCH_ROWS = 16
+#: Most rows kept back where there is no room for them.
+MOST_PENDING_ROWS = 1024
+_SLACK_BYTES = 96 * 2**10
+_ROW = struct.Struct("<qqqqqqqdd")
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE records (
+    sequence INTEGER PRIMARY KEY, kind INTEGER NOT NULL, volume INTEGER NOT NULL,
+    start INTEGER NOT NULL, bytes INTEGER NOT NULL, state INTEGER NOT NULL,
+    segment INTEGER NOT NULL, start_s REAL NOT NULL, end_s REAL NOT NULL,
+    digest INTEGER NOT NULL);
+CREATE TABLE heads_1 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
+CREATE TABLE heads_2 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
+CREATE INDEX records_of_volume ON records (volume);
+CREATE TABLE erasing (kind INTEGER, segment INTEGER, PRIMARY KEY (kind, segment)) WITHOUT ROWID;
+"""
+T = TypeVar("T")
+
+
+class ManifestDamaged(Exception):
+    """The file cannot be trusted; callers build it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stretch of a volume.
+
+    Attributes:
+        sequence: Of the record; negative and unique where the record is unknown.
+        kind: Of the volume.
+        volume: Number of the volume.
+        offset: Where it begins, in bytes.
+        num_bytes: Its length.
+        state: ``LIVE``, ``DAMAGED``, ``ERASED`` or ``UNKNOWN``.
+        segment_id: Which segment; -1 where unknown or erased.
+        start_s: Stream time of its first frame; 0 where unknown.
+        end_s: Stream time of its end.
+        head: The head section as stored; empty unless live.
+    """
+
+    sequence: int
+    kind: int
+    volume: int
+    offset: int
+    num_bytes: int
+    state: int
+    segment_id: int
+    start_s: float
+    end_s: float
+    head: bytes
+
+    def values(self) -> tuple[object, ...]:
+        """Columns, with the checksum."""
+        front = (
+            self.sequence,
+            self.kind,
+            self.volume,
+            self.offset,
+            self.num_bytes,
+            self.state,
+            self.segment_id,
+            self.start_s,
+            self.end_s,
+        )
+        return (*front, xxh3_64_intdigest(_ROW.pack(*front) + self.head) - 2**63)
+
+    def bare(self) -> Row:
+        """The same row without the head, which is kept decoded."""
+        return Row(
+            self.sequence, self.kind, self.volume, self.offset, self.num_bytes, self.state,
+            self.segment_id, self.start_s, self.end_s, b"",
+        )  # fmt: skip
+
+    def without_head(self, state: int) -> Row:
+        """The same stretch when nothing of it is served any more."""
+        if state == DAMAGED:
+            return replace(self, state=state, head=b"")
+        return replace(self, state=state, head=b"", segment_id=-1, start_s=0.0, end_s=0.0)
+
+
+def unknown_row(kind: int, volume: int, offset: int, num_bytes: int) -> Row:
+    """Row of a stretch nobody knows."""
+    sequence = -((volume << 30) + (offset >> 12) + 1)
+    return Row(sequence, kind, volume, offset, num_bytes, UNKNOWN, -1, 0.0, 0.0, b"")
+
+
+class Manifest:
+    """Open manifest of one folder. Calls must not overlap.
+
+    Args:
+        folder: The memory folder.
+        ledger: Where growth is claimed.
+        make_room: Called when the disk is full; gives space back if it can and says whether.
+        is_durable: Whether anything is forced to the medium.
+    """
+
+    def __init__(
+        self, folder: Path, ledger: Ledger, make_room: Callable[[], bool], *, is_durable: bool
+    ) -> None:
+        self._is_durable = is_durable
+        self.path, self._ledger, self._make_room = folder / NAME, ledger, make_room
+        self._wal = self.path.with_name(NAME + "-wal")
+        self._wal_limit = min(max(ledger.cap_bytes // 64, 2**16), 2**20)
+        self._quantum = min(max(ledger.cap_bytes // 256, 2**14), 2**18)
+        self._pending: list[Row] = []
+        self._largest_row = 0
+        self._connection: sqlite3.Connection | None = None
+        self._db_bytes = self._wal_bytes = 0
+
+    def open(self) -> list[Row]:
+        """Open or create the file; returns all rows.
+
+        Raises:
+            ManifestDamaged: It exists and cannot be trusted.
+            TierFullError: No room for it.
+        """
+        self._measure()
+        self._claim(0)
+        is_new = not self.path.exists()
+        try:
+            self.path.touch(0o600)
+            self._connection = self._connect()
+            if is_new:
+                self._run(self._create)
+            return self._load()
+        except sqlite3.Error as error:
+            self._disconnect()
+            if _is_full(error):
+                raise TierFullError(f"{NAME}: {error}") from error
+            raise ManifestDamaged(str(error)) from error
+        except ManifestDamaged:
+            self._disconnect()
+            raise
+
+    @staticmethod
+    def peek(folder: Path) -> list[Row]:
+        """Rows as of the last checkpoint, without writing anything; for read-only use.
+
+        Raises:
+            ManifestDamaged: The file is missing or cannot be trusted.
+        """
+        path = (folder / NAME).absolute()
+        try:
+            connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+        except sqlite3.Error as error:
+            raise ManifestDamaged(str(error)) from error
+        try:
+            return _rows(connection)
+        except sqlite3.Error as error:
+            raise ManifestDamaged(str(error)) from error
+        finally:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=5.0
+        )
+        try:
+            for pragma in (
+                "locking_mode=EXCLUSIVE",  # no shared-memory file
+                "journal_mode=WAL",
+                f"synchronous={'NORMAL' if self._is_durable else 'OFF'}",
+                "secure_delete=ON",
+                "temp_store=MEMORY",
+                "wal_autocheckpoint=0",
+                "cache_size=-2048",
+            ):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+
+    def _load(self) -> list[Row]:
+        connection = self._open_connection()
+        rows = _rows(connection)
+        self._largest_row = max((len(row.head) for row in rows), default=0)
+        self._measure()
+        return rows
+
+    def add(self, row: Row) -> None:
+        """Index a record; rows are written in batches, and a crash before only means a scan."""
+        self._pending.append(row)
+        self._largest_row = max(self._largest_row, len(row.head))
+        if len(self._pending) >= BATCH_ROWS:
+            self.flush()
+
+    def growth(self, head_bytes: int) -> int:
+        """Bytes that must be claimed before one more row can be written for certain."""
+        self._largest_row = max(self._largest_row, head_bytes)
+        payload = sum(len(row.head) + 256 for row in self._pending) + head_bytes + 256
+        return max(0, self._bound(payload) - self._ledger.entry("manifest"))
+
+    def reserve(self, head_bytes: int) -> None:
+        """Claim what one more row may take, before its record is written.
+
+        Raises:
+            TierFullError: No room.
+        """
+        self.require_room()
+        growth = self.growth(head_bytes)
+        if growth:
+            self._ledger.claim("manifest", self._ledger.entry("manifest") + growth)
+
+    def require_room(self) -> None:
+        """Raise :class:`TierFullError` if too many rows wait to be written."""
+        if len(self._pending) > MOST_PENDING_ROWS:
+            raise TierFullError(f"{NAME}: {len(self._pending)} rows cannot be written")
+
+    def flush(self, *, is_checkpoint: bool = False) -> None:
+        """Write what is pending.
+
+        Where there is no room, rows stay pending: the records themselves are safe without them.
+
+        Raises:
+            StorageError: The file is damaged.
+        """
+        rows = list(self._pending)
+        try:
+            if rows:
+                self._claim(sum(len(row.head) + 256 for row in rows))
+                self._run(lambda c: _insert(c, rows))
+                del self._pending[: len(rows)]
+            self._checkpoint(is_forced=is_checkpoint)
+        except (sqlite3.Error, OSError, TierFullError) as error:
+            if not _is_full(error):
+                raise StorageError(f"{NAME}: {error}") from error
+
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Write rows over those with the same sequence. Raises :class:`StorageError`."""
+        values = list(rows)
+        self._write(lambda c: _insert(c, values))
+
+    def put_all(self, rows: Collection[Row]) -> None:
+        """Insert many rows, a small batch at a time, so that little need be claimed in advance."""
+        for batch in _batches(rows, self._quantum):
+            self._claim(sum(len(row.head) + 256 for row in batch))
+            self.replace(batch)
+
+    def forget_volume(self, number: int, rows: Sequence[Row] = ()) -> None:
+        """Delete the rows of a volume, and those pending.
+
+        Args:
+            number: Of the volume.
+            rows: Those it has, so that they can go a bounded number at a time.
+        """
+        self._pending = [row for row in self._pending if row.volume != number]
+        count = max(1, self._wal_limit // (2 * self._largest_row + 256))
+        for first in range(0, len(rows), count):
+            self.remove([row.sequence for row in rows[first : first + count]])
+        self._write(lambda c: c.execute("DELETE FROM records WHERE volume=?", (number,)))
+
+    def remove(self, sequences: Sequence[int]) -> None:
+        """Delete rows. Raises :class:`StorageError`."""
+        if sequences:
+            self._write(lambda c: _delete(c, sequences))
+
+    def intend_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
+        """Note what is about to be erased, so that a crash in between can be made good."""
+        values = [(kind, segment_id) for segment_id in segment_ids]
+        self._write(lambda c: c.executemany("INSERT OR IGNORE INTO erasing VALUES (?,?)", values))
+
+    def erasures(self) -> list[tuple[int, int]]:
+        """Kind and segment of erasures that were begun."""
+        return [
+            (int(kind), int(segment))
+            for kind, segment in self._open_connection().execute("SELECT * FROM erasing")
+        ]
+
+    def finish_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
+        """Cross off erasures, after everything of them has left the file."""
+        self._write(lambda c: None, is_checkpoint=True)
+        values = [(kind, segment_id) for segment_id in segment_ids]
+        statement = "DELETE FROM erasing WHERE kind=? AND segment=?"
+        self._write(lambda c: c.executemany(statement, values))
+
+    def contains_bytes(self, needles: Iterable[bytes]) -> bool:
+        """Whether any of the byte strings can be found in the files."""
+        haystacks = [path.read_bytes() for path in (self.path, self._wal) if path.exists()]
+        return any(needle in hay for needle in needles if needle for hay in haystacks)
+
+    def meta(self, name: str) -> bytes | None:
+        """A stored value."""
+        found = self._open_connection().execute("SELECT value FROM meta WHERE name=?", (name,))
+        row = found.fetchone()
+        return None if row is None else bytes(row[0])
+
+    def set_meta(self, name: str, value: bytes) -> None:
+        """Store a value."""
+        self._write(lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (name, value)))
+
+    def close(self) -> None:
+        """Write what is pending and close. Safe to call twice."""
+        if self._connection is None:
+            return
+        try:
+            self.flush(is_checkpoint=True)
+        finally:
+            self._disconnect()
+            self._measure()
+            self._ledger.settle("manifest", self._db_bytes + self._wal_bytes)
+
+    def discard(self, *, keeps_claim: bool = False) -> None:
+        """Close and remove the files; what was pending is in the volumes."""
+        self._pending.clear()
+        self._disconnect()
+        for path in self.files():
+            path.unlink(missing_ok=True)
+        if not keeps_claim:
+            self._ledger.drop("manifest")
+
+    def files(self) -> list[Path]:
+        """Every file SQLite may make."""
+        return [self.path.with_name(NAME + end) for end in ("", "-wal", "-shm", "-journal")]
+
+    def _write(
+        self, work: Callable[[sqlite3.Connection], object], *, is_checkpoint: bool = False
+    ) -> None:
+        try:
+            try:
+                self._run(work)
+                self._checkpoint(is_forced=is_checkpoint)
+            except (sqlite3.Error, OSError) as error:
+                if not _is_full(error) or not self._make_room():
+                    raise
+                self._run(work)
+                self._checkpoint(is_forced=is_checkpoint)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"{NAME}: {error}") from error
+
+    def _run(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        connection = self._open_connection()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            work(connection)
+            failpoints.hit("manifest.before_commit")
+            connection.execute("COMMIT")
+        except (sqlite3.Error, OSError):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._measure()
+
+    def _checkpoint(self, *, is_forced: bool) -> None:
+        if self._wal_bytes > (0 if is_forced else self._wal_limit):
+            failpoints.hit("manifest.before_checkpoint")
+            self._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._measure()
+            self._ledger.settle("manifest", self._bound(0))
+
+    def _measure(self) -> None:
+        self._db_bytes, self._wal_bytes = allocated(self.path), allocated(self._wal)
+
+    def _bound(self, payload_bytes: int) -> int:
+        """Most bytes the files can take once so much was written and brought into the database."""
+        slack = max(_SLACK_BYTES, 4 * self._largest_row)
+        total = self._db_bytes + 2 * (self._wal_bytes + 2 * payload_bytes + slack)
+        return -(-total // self._quantum) * self._quantum
+
+    def _claim(self, payload_bytes: int) -> None:
+        bound = self._bound(payload_bytes)
+        if bound > self._ledger.entry("manifest"):
+            # Its growth is small; below the floor of free space, erasing must still be possible.
+            self._ledger.claim("manifest", bound, needs_free_space=False)
+
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StorageError(f"{self.path}: closed")
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+_SELECT = """SELECT digest, sequence, kind, volume, start, bytes, state, segment, start_s, end_s,
+    CASE WHEN state <> 0 THEN x'' WHEN kind = 1 THEN heads_1.head ELSE heads_2.head END
+    FROM records LEFT JOIN heads_1 USING (sequence) LEFT JOIN heads_2 USING (sequence)
+    ORDER BY sequence"""
+
+
+def _insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    """Write rows and their heads over those with the same sequence."""
+    for row in rows:
+        values = row.values()
+        connection.execute("INSERT OR REPLACE INTO records VALUES (?,?,?,?,?,?,?,?,?,?)", values)
+        if row.head:
+            connection.execute(
+                f"INSERT OR REPLACE INTO heads_{row.kind} VALUES (?,?)", (row.sequence, row.head)
+            )
+        elif row.state != LIVE:
+            connection.execute(
+                f"UPDATE heads_{row.kind} SET head=zeroblob(length(head)) WHERE sequence=?",
+                (row.sequence,),
+            )
+
+
+def _delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
+    """Delete rows and their heads."""
+    keys = [(sequence,) for sequence in sequences]
+    for table in ("heads_1", "heads_2", "records"):
+        connection.executemany(f"DELETE FROM {table} WHERE sequence=?", keys)
+
+
+def _rows(connection: sqlite3.Connection) -> list[Row]:
+    """All rows, verified."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != FORMAT_VERSION:
+        raise ManifestDamaged(f"version {version}")
+    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        raise ManifestDamaged("quick_check")
+    rows = []
+    for digest, *columns in connection.execute(_SELECT):
+        try:
+            packed = _ROW.pack(*columns[:-1]) + columns[-1]
+        except (struct.error, TypeError) as error:
+            raise ManifestDamaged(f"row: {error}") from error
+        if xxh3_64_intdigest(packed) - 2**63 != digest:
+            raise ManifestDamaged("row checksum")
+        rows.append(Row(*columns))
+    return rows
+
+
+def _batches(rows: Collection[Row], limit_bytes: int) -> Iterable[list[Row]]:
+    """Rows in groups whose heads stay below a limit, one row at least."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        if batch and size + len(row.head) > limit_bytes // 2:
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += len(row.head) + 128
+    if batch:
+        yield batch
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether an error says that there is no space."""
+    if isinstance(error, OSError | TierFullError):
+        return True
+    code = getattr(error, "sqlite_errorcode", 0)
+    return bool(code == sqlite3.SQLITE_FULL or code & 0xFF == sqlite3.SQLITE_IOERR)

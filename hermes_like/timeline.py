@@ -1,0 +1,160 @@
+"""When every stored frame was: the small table that time questions and losses are answered from."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from hermes_like.tiers.base import SegmentHead
+
+#: Bytes of one segment in the table beside its times, by measurement.
+SEGMENT_OVERHEAD_BYTES = 360
+#: A frame stands for at most this much stream time; what follows is a hole in the footage.
+MAX_FRAME_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTimes:
+    """Frames of one segment.
+
+    Attributes:
+        segment_id: Running number.
+        first_frame: Running number of its first frame.
+        times_s: Stream time of each frame.
+        end_s: Stream time at which the last one gives way to the next.
+    """
+
+    segment_id: int
+    first_frame: int
+    times_s: tuple[float, ...]
+    end_s: float
+
+    @property
+    def start_s(self) -> float:
+        """Stream time of the first frame."""
+        return self.times_s[0]
+
+    @property
+    def end_frame(self) -> int:
+        """Running number of the frame behind its last one."""
+        return self.first_frame + len(self.times_s)
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Stretches that are covered, in order; long silences between frames are not."""
+        spans: list[tuple[float, float]] = []
+        for start, following in zip(self.times_s, (*self.times_s[1:], self.end_s), strict=True):
+            end = min(following, start + MAX_FRAME_S)
+            if spans and spans[-1][1] >= start:
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((start, end))
+        return spans
+
+
+class Timeline:
+    """Times of all segments of one stream. Calls may come from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._segments: dict[int, SegmentTimes] = {}
+        self._order: list[int] = []
+        self._num_frames = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __contains__(self, segment_id: object) -> bool:
+        return segment_id in self._segments
+
+    @property
+    def num_frames(self) -> int:
+        """Frames in the table."""
+        return self._num_frames
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much RAM the table takes."""
+        return SEGMENT_OVERHEAD_BYTES * len(self._segments) + 32 * self._num_frames
+
+    def add(self, head: SegmentHead) -> None:
+        """Note a segment; one that is there already is replaced."""
+        times = SegmentTimes(head.segment_id, head.first_frame, head.frame_times_s, head.end_s)
+        with self._lock:
+            before = self._segments.get(head.segment_id)
+            if before is None:
+                bisect.insort(self._order, head.segment_id)
+            else:
+                self._num_frames -= len(before.times_s)
+            self._segments[head.segment_id] = times
+            self._num_frames += len(times.times_s)
+
+    def remove(self, segment_ids: Collection[int]) -> None:
+        """Forget segments; unknown ids are ignored."""
+        with self._lock:
+            for segment_id in segment_ids:
+                gone = self._segments.pop(segment_id, None)
+                self._num_frames -= 0 if gone is None else len(gone.times_s)
+            self._order = sorted(self._segments)
+
+    def get(self, segment_id: int) -> SegmentTimes | None:
+        """Times of one segment."""
+        return self._segments.get(segment_id)
+
+    @property
+    def newest(self) -> SegmentTimes | None:
+        """The newest segment in the table."""
+        with self._lock:
+            return self._segments[self._order[-1]] if self._order else None
+
+    @property
+    def first_s(self) -> float:
+        """Stream time of the oldest frame; 0 without any."""
+        with self._lock:
+            return self._segments[self._order[0]].start_s if self._order else 0.0
+
+    def segment_of(self, frame: int) -> SegmentTimes | None:
+        """The segment that holds a frame; None if it is not in the table."""
+        with self._lock:
+            place = bisect.bisect_right(
+                self._order, frame, key=lambda i: self._segments[i].first_frame
+            )
+            if not place:
+                return None
+            found = self._segments[self._order[place - 1]]
+            return found if frame < found.end_frame else None
+
+    def between(self, start_s: float | None, end_s: float | None) -> list[SegmentTimes]:
+        """Segments that touch a stretch of stream time, ascending."""
+        low = -math.inf if start_s is None else start_s
+        high = math.inf if end_s is None else end_s
+        with self._lock:
+            # Segment ids ascend with time, so the first that ends behind ``low`` can be bisected.
+            first = bisect.bisect_right(self._order, low, key=lambda i: self._segments[i].end_s)
+            last = bisect.bisect_left(self._order, high, key=lambda i: self._segments[i].start_s)
+            return [self._segments[i] for i in self._order[first : max(first, last)]]
+
+    def frames_between(self, start_s: float | None, end_s: float | None) -> list[tuple[int, int]]:
+        """``(segment_id, frame)`` of every frame shown in a stretch of stream time, ascending."""
+        low = -math.inf if start_s is None else start_s
+        high = math.inf if end_s is None else end_s
+        found = []
+        for segment in self.between(start_s, end_s):
+            ends = (*segment.times_s[1:], segment.end_s)
+            for offset, (start, end) in enumerate(zip(segment.times_s, ends, strict=True)):
+                if end > low and start < high:
+                    found.append((segment.segment_id, segment.first_frame + offset))
+        return found
+
+    def footage(self) -> list[tuple[float, float]]:
+        """Stretches of stream time that are covered, in order, joined where they touch."""
+        spans: list[tuple[float, float]] = []
+        for segment in self.between(None, None):
+            for start, end in segment.spans():
+                if spans and start <= spans[-1][1]:
+                    spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+                else:
+                    spans.append((start, end))
+        return spans
