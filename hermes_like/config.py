@@ -265,3 +265,12 @@ class HermesConfig(Station):
     store: StoreConfig = StoreConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     answer: AnswerConfig = AnswerConfig()
+
+    @model_validator(mode="after")
+    def _past_can_come_back(self) -> HermesConfig:
+        if self.store.enabled and self.memory.positions != "right_aligned":
+            raise ValueError(
+                f"store.enabled: expected false with memory.positions {self.memory.positions!r}, "
+                "got true; what comes back needs right_aligned"
+            )
+        return self

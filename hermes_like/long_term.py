@@ -126,9 +126,10 @@ class LongTermMemory:
         self.encode_s += time.perf_counter() - started_s
         record = SegmentRecord(head, layers)
         self.written_bytes += record.num_bytes
-        self.chain.put(record, self._pictures(segment, head))
+        # Known first: where nothing can be kept, the chain says so at once, and it is forgotten.
         self.index.add(head)
         self.timeline.add(head)
+        self.chain.put(record, self._pictures(segment, head))
         self._reserve()
 
     def _reserve(self) -> None:
@@ -295,7 +296,7 @@ class LongTermMemory:
         self.chain.remove(segment_ids)
         self._reserve()
 
-    def on_evicted(self, segment_ids: Sequence[int]) -> None:
+    def on_evicted(self, segment_ids: Collection[int]) -> None:
         """Forget times and vectors of segments that are nowhere any more."""
         self.index.remove(segment_ids)
         self.timeline.remove(segment_ids)
@@ -315,6 +316,11 @@ class LongTermMemory:
         """Whether anything outlives the process."""
         return self._disk is not None
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether there are segments, or the state of a session, from before."""
+        return len(self.timeline) > 0 or self.get_state() is not None
+
     def put_state(self, data: bytes) -> None:
         """Write the state of the session, whole or not at all. A full disk is told in the log."""
         assert self._disk is not None, "no folder"
@@ -331,6 +337,23 @@ class LongTermMemory:
             return self._disk.get_blob(STATE_NAME)
         except StorageError as error:
             logger.warning("checkpoint not read, the device state is rebuilt: %s", error)
+            return None
+
+    def put_note(self, name: str, data: bytes) -> None:
+        """Keep a small named file of the caller's in the folder, whole or not at all.
+
+        Raises:
+            StorageError: No room, or the medium failed.
+        """
+        assert self._disk is not None, "no folder"
+        self._disk.put_blob(name, data)
+
+    def get_note(self, name: str) -> bytes | None:
+        """What was kept under a name; None if there is nothing, or it is damaged."""
+        try:
+            return None if self._disk is None else self._disk.get_blob(name)
+        except StorageError as error:
+            logger.warning("note %r not read: %s", name, error)
             return None
 
     def has_pictures(self, segment_id: int) -> bool:

@@ -29,7 +29,7 @@ from hermes_like.directions import (
     scan_text,
     search_range,
 )
-from hermes_like.errors import SessionStateError
+from hermes_like.errors import SessionStateError, StorageError
 from hermes_like.long_term import LongTermMemory, open_long_term
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
@@ -103,6 +103,23 @@ class StreamSession:
         key: bytes | None = None,
         on_segment: Callable[[Segment], None] | None = None,
     ) -> None:
+        self._begin(model, config, name, None if folder is None else Path(folder), key, on_segment)
+        if self.long_term is not None and self.long_term.holds_memory:
+            self.close(save=False)
+            raise StorageError(
+                f"{folder}: expected an empty folder, got one that holds a memory; "
+                "go on with it through StreamSession.open"
+            )
+
+    def _begin(
+        self,
+        model: ModelAdapter,
+        config: HermesConfig | None,
+        name: str,
+        folder: Path | None,
+        key: bytes | None,
+        on_segment: Callable[[Segment], None] | None,
+    ) -> None:
         self.model, self.config, self.name = model, config or HermesConfig(), name
         store, retrieval = self.config.store, self.config.retrieval
         policy = POLICIES.get(self.config.policy.name)(self.config.policy)
@@ -153,14 +170,8 @@ class StreamSession:
             MemoryLockedError: Another process writes to it.
             StorageError: It cannot be used.
         """
-        session = cls(
-            model,
-            config,
-            name=name or Path(folder).name,
-            folder=Path(folder),
-            key=key,
-            on_segment=on_segment,
-        )
+        session = cls.__new__(cls)
+        session._begin(model, config, name or Path(folder).name, Path(folder), key, on_segment)
         try:
             session._resume(keep_name=name is None)
         except BaseException:
@@ -299,6 +310,7 @@ class StreamSession:
             old = long_term.timeline.between(None, self._state.last_s - store.retention_s)
             gone = [s.segment_id for s in old if s.end_s <= self._state.last_s - store.retention_s]
             if len(gone) >= RETENTION_BATCH:
+                self.memory.drop_frames([f for s in old for f in s.frames if s.segment_id in gone])
                 self._erase_segments(long_term, gone)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -502,13 +514,13 @@ class StreamSession:
     def _footage(self, long_term: LongTermMemory) -> list[tuple[float, float]]:
         """Stretches of stream time that can be looked at."""
         spans = long_term.timeline.footage()
-        times = [self.memory.frames[frame].pts_s for frame in self.memory.frames.frames()]
+        newest = long_term.timeline.newest
         spans += [
-            (pts_s, self.memory.frames.end_of(frame))
-            for frame, pts_s in zip(self.memory.frames.frames(), times, strict=True)
+            (record.pts_s, self.memory.frames.end_of(frame))
+            for frame, record in self.memory.frames.items()
+            if newest is None or frame >= newest.end_frame
         ]
-        spans += [(frame.pts_s, frame.pts_s) for frame in self._pending]
-        return spans
+        return [*spans, *((frame.pts_s, frame.pts_s) for frame in self._pending)]
 
     def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
         lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]

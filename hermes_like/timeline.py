@@ -42,6 +42,11 @@ class SegmentTimes:
         """Running number of the frame behind its last one."""
         return self.first_frame + len(self.times_s)
 
+    @property
+    def frames(self) -> range:
+        """Running numbers of its frames."""
+        return range(self.first_frame, self.end_frame)
+
     def spans(self) -> list[tuple[float, float]]:
         """Stretches that are covered, in order; long silences between frames are not."""
         spans: list[tuple[float, float]] = []

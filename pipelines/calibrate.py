@@ -50,6 +50,7 @@ from pipelines.calibrate_search import (
     choose_heads,
     choose_margin,
     drift,
+    present_margin,
     score_all,
 )
 from pipelines.calibrate_speed import speed
@@ -82,6 +83,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=1024, help="of a stream")
     parser.add_argument("--oracle-streams", type=int, default=2, help="0: no oracle")
     parser.add_argument("--oracle-frames", type=int, default=256, help="of an oracle's stream")
+    parser.add_argument("--speed-frames", type=int, default=86_400, help="of the timed index")
     parser.add_argument("--groups", default="1,2", help="vectors per frame that are tried")
     parser.add_argument("--max-heads", type=int, default=4)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -232,11 +234,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"chosen, gap {gap}": outcomes(found_apart),
         "mean of everything": outcomes(find_all(held_out, everything, 0, 16)),
     }
-    rates = {
-        "chosen_on": _rates(present, past, margin),
-        "held_out": fetch_rates(found_apart, margin),
-    }
-    quickness = speed(len(choice.heads), model.dims.head_dim, choice.variant.groups)
+    rates = {}
+    for name, value in (("margin", margin), ("margin for the present", present_margin(present))):
+        rates[f"{name} {value:.2f}, chosen on"] = _rates(present, past, value)
+        rates[f"{name} {value:.2f}, held out"] = fetch_rates(found_apart, value)
+    quickness = speed(
+        len(choice.heads), model.dims.head_dim, choice.variant.groups, args.speed_frames
+    )
     moved = drift(about_past(score_all(held_out, choice.variant)), choice.heads)
     tables = print_tables(choices, heads, results, oracle, rates, quickness, moved)
     write_tables(tables, args.out / "tables.md")

@@ -74,7 +74,7 @@ def print_tables(
         *([_oracle(oracle)] if oracle else []),
         _gate(rates),
         print_table(
-            "index of a day, random vectors; drift of scores with age",
+            "index of random vectors; drift of scores with age",
             ["what", "value"],
             [
                 *([name, str(value)] for name, value in quickness.items()),
@@ -135,4 +135,4 @@ def _gate(rates: dict[str, dict[str, dict[str, object]]]) -> str:
         for name, values in rates.items()
     ]
     columns = ["streams", "present: stays (goal 95)", "past: fetches (goal 99)"]
-    return print_table("the gate at its margin, %", columns, rows)
+    return print_table("the gate, %", columns, rows)

@@ -192,8 +192,13 @@ def choose_margin(present: Sequence[float], past: Sequence[float]) -> float:
     had it lies in the middle between the two bounds.
     """
     highest = float(np.quantile(past, 0.01, method="lower"))
-    lowest = float(np.quantile(present, 0.95, method="higher"))
+    lowest = present_margin(present)
     return (lowest + highest) / 2 if lowest < highest else highest
+
+
+def present_margin(present: Sequence[float]) -> float:
+    """The margin at which 95 % of the questions about the present do not fetch."""
+    return float(np.quantile(present, 0.95, method="higher"))
 
 
 def drift(scored: Sequence[ScoredQuestion], chosen: Sequence[int]) -> float:

@@ -2,13 +2,14 @@
 
     python -m pipelines.crash --kills 1000 --flips 10000
 
-``--sweep`` kills at every named place of the disk tier instead of at random ones. The last line is
-JSON.
+``--sweep 1 2 5`` also kills at every named place of the disk tier, at the first, second and fifth
+arrival. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import random
 import shutil
@@ -27,7 +28,7 @@ def kill_loop(folder: Path, kills: int, seed: int) -> tuple[Verdict, int]:
     """Kill at random moments; returns what was wrong and the number of acknowledged segments."""
     rng, ledger, total = random.Random(seed), Ledger(), Verdict()
     for turn in range(kills):
-        delay_s = rng.uniform(0, 0.15) if turn % 4 else rng.uniform(0, 0.03)
+        delay_s = rng.uniform(0, 0.4) if turn % 4 else rng.uniform(0, 0.03)
         _, verdict = crash_kit.round_of_killing(folder, ledger, seed + turn, kill_after_s=delay_s)
         if not verdict.is_clean:
             print(f"kill {turn} after {delay_s:.4f} s: {verdict}")
@@ -40,14 +41,17 @@ def kill_loop(folder: Path, kills: int, seed: int) -> tuple[Verdict, int]:
 def sweep(folder: Path, counts: tuple[int, ...]) -> tuple[Verdict, list[str]]:
     """Kill at every named place; returns what was wrong and the places that were not reached."""
     total, missed = Verdict(), []
+    full, filled = folder / "full", Ledger()
+    crash_kit.run_writer(full, filled, 0, kill_after_s=None, steps=140)
     for index, name in enumerate(failpoints.NAMES):
         reached = False
-        ledger, place = Ledger(), folder / f"{index}"
-        crash_kit.run_writer(place, ledger, index, kill_after_s=None, steps=60)
+        ledger, place = copy.deepcopy(filled), folder / f"{index}"
+        shutil.copytree(full, place)
         for count in counts:
             was_killed, verdict = crash_kit.round_of_killing(
-                place, ledger, index + count, kill_after_s=None, arm=f"{name}=kill@{count}"
-            )
+                place, ledger, index + count, kill_after_s=None, steps=60,
+                arm=f"{name}=kill@{count}",
+            )  # fmt: skip
             reached |= was_killed
             if not verdict.is_clean:
                 print(f"{name}@{count}: {verdict}")
@@ -61,7 +65,7 @@ def sweep(folder: Path, counts: tuple[int, ...]) -> tuple[Verdict, list[str]]:
 def flip_loop(folder: Path, flips: int, seed: int) -> tuple[Verdict, int]:
     """Flip single bits anywhere; returns what was wrong and the most records one flip cost."""
     rng, total, most = random.Random(seed), Verdict(), 0
-    original, copy = folder / "original", folder / "copy"
+    original, altered = folder / "original", folder / "altered"
     ids = {"kv": set(range(9)), "keyframes": set(range(6))}
     with open_disk(original, fingerprint=crash_kit.FINGERPRINT, config=crash_kit.CONFIG) as store:
         for segment_id in sorted(ids["kv"]):
@@ -71,11 +75,11 @@ def flip_loop(folder: Path, flips: int, seed: int) -> tuple[Verdict, int]:
         store.put_blob("checkpoint", crash_kit.blob_of(0))
     names = sorted(p.name for p in original.iterdir() if p.stat().st_size and p.name != "ballast")
     for turn in range(flips):
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(original, copy, ignore=shutil.ignore_patterns("ballast"))
-        path = copy / rng.choice(names)
+        shutil.rmtree(altered, ignore_errors=True)
+        shutil.copytree(original, altered, ignore=shutil.ignore_patterns("ballast"))
+        path = altered / rng.choice(names)
         verdict = crash_kit.flip_and_read(
-            copy, ids, path, rng.randrange(path.stat().st_size), rng.randrange(8)
+            altered, ids, path, rng.randrange(path.stat().st_size), rng.randrange(8)
         )
         most = max(most, verdict.lost)
         if verdict.wrong or verdict.resurrected or verdict.lost > 1:
@@ -91,7 +95,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pipelines.crash", description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--flips", type=int, default=10000)
-    parser.add_argument("--sweep", action="store_true", help="kill at every failpoint")
+    parser.add_argument(
+        "--sweep", type=int, nargs="*", default=(), metavar="COUNT",
+        help="kill at every named place, at these arrivals",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     arguments = parser.parse_args(argv)
@@ -105,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
             report["kills"] = {"count": arguments.kills, "segments": written, **vars(verdict)}
             is_clean &= verdict.is_clean
         if arguments.sweep:
-            verdict, missed = sweep(folder / "sweep", (1, 2, 5))
+            verdict, missed = sweep(folder / "sweep", tuple(arguments.sweep))
             places = len(failpoints.NAMES)
             report["sweep"] = {"places": places, "not_reached": missed, **vars(verdict)}
             is_clean &= verdict.is_clean and not missed

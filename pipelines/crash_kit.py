@@ -33,7 +33,7 @@ CONFIG = StoreConfig(
     sync_interval_s=0.05,
 )
 FRAMES = 4
-_SIZES = (900, 4_000, 12_000)
+_SIZES = (900, 12_000, 36_000)
 
 
 def head_of(segment_id: int) -> SegmentHead:

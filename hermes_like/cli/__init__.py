@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hermes_like import __version__
-from hermes_like.cli import ask, config, demo, doctor, plan, show_memory, watch
+from hermes_like.cli import ask, config, demo, doctor, memory, plan, show_memory, watch
 from hermes_like.errors import ConfigError, HermesError, SourceError
 
 DONE, FAILURE, USAGE, SOURCE_UNREADABLE = 0, 1, 2, 3
@@ -26,7 +26,9 @@ app = typer.Typer(
 )
 app.command("ask", no_args_is_help=True)(ask.ask)
 app.command("watch", no_args_is_help=True)(watch.watch)
-app.command("show-memory", no_args_is_help=True)(show_memory.show_memory)
+app.add_typer(memory.app, name="memory")
+# The name of ``memory show`` in earlier releases.
+app.command("show-memory", no_args_is_help=True, hidden=True)(show_memory.show_memory)
 app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
 app.command("config")(config.show_config)

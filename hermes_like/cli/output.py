@@ -10,7 +10,16 @@ from typing import Any
 import typer
 from tqdm import tqdm
 
-from hermes_like.records import Answer, Evidence
+from hermes_like.records import Answer, Evidence, Tier
+
+#: How tiers are called where people read.
+_TIERS: dict[Tier, str] = {
+    "device": "the device",
+    "host": "RAM",
+    "disk": "disk",
+    "remote": "remote storage",
+    "source": "a picture",
+}
 
 
 def clock(seconds: float) -> str:
@@ -48,9 +57,10 @@ def _write_answer(answer: Answer, as_json: bool) -> None:
         typer.echo(answer_json(answer))
         return
     typer.echo(f"{clock(answer.asked_at_s):>7}  Q  {answer.question}")
-    speed = f"{answer.ttft_s:.2f} s to the first word"
-    status = "" if answer.status == "ok" else f", {answer.status.replace('_', ' ')}"
-    typer.echo(f"         A  {answer.text}  ({speed}{status})")
+    told = [f"{answer.ttft_s:.2f} s to the first word", f"route {answer.route}"]
+    if answer.status != "ok":
+        told.append(answer.status.replace("_", " "))
+    typer.echo(f"         A  {answer.text}  ({', '.join(told)})")
     if answer.evidence:
         typer.echo(f"            seen at {', '.join(map(_span, answer.evidence))}")
     for missing in answer.missing:
@@ -64,7 +74,8 @@ def _write_answer(answer: Answer, as_json: bool) -> None:
 
 def _span(evidence: Evidence) -> str:
     times = [clock(evidence.start_s), clock(evidence.end_s)]
-    text = f"{'-'.join(dict.fromkeys(times))} ({evidence.score:.0%})"
+    where = "" if evidence.tier == "device" else f", from {_TIERS[evidence.tier]}"
+    text = f"{'-'.join(dict.fromkeys(times))} ({evidence.score:.0%}{where})"
     if evidence.wall_time is not None:
         text += f" on {evidence.wall_time.isoformat(sep=' ', timespec='seconds')}"
     return text

@@ -1,4 +1,4 @@
-"""``hermes-like show-memory``: what each level, band and layer holds, as a table and a picture."""
+"""``hermes-like memory show VIDEO``: what each layer holds, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -70,9 +70,16 @@ def print_stats(stats: SessionStats, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    for name, (used_bytes, cap_bytes, segments) in stats.tiers.items():
+        console.print(
+            f"{name}: {size(used_bytes)} of {size(cap_bytes)} for {segments} segments",
+            highlight=False,
+            soft_wrap=True,
+        )
     console.print(
         f"time for vision {stats.vision_s:.2f} s, prefill {stats.prefill_s:.2f} s, "
-        f"scoring {stats.scoring_s:.2f} s, compaction {stats.compaction_s:.2f} s",
+        f"scoring {stats.scoring_s:.2f} s, compaction {stats.compaction_s:.2f} s, "
+        f"store {stats.store_s:.2f} s",
         highlight=False,
         soft_wrap=True,
     )

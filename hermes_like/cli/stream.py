@@ -15,35 +15,49 @@ from hermes_like.config import HermesConfig
 from hermes_like.records import Frame
 
 if TYPE_CHECKING:
+    from hermes_like.cli.folder import Known
     from hermes_like.session import StreamSession
 
 
 @contextmanager
 def watching(
-    video: str, config: HermesConfig, *, show_progress: bool | None = None
+    video: str,
+    config: HermesConfig,
+    *,
+    past: Known | None = None,
+    show_progress: bool | None = None,
 ) -> Iterator[tuple[StreamSession, Iterator[Frame]]]:
     """Open a video and a session on it.
 
     Args:
         video: What the user named.
         config: The whole configuration.
+        past: Folder in which the past is kept; None: in RAM, until the end.
         show_progress: Progress bar on stderr; None: if stderr is a terminal.
 
     Yields:
         The session, and the sampled frames still to be observed.
     """
+    from hermes_like.cli.resuming import resuming
     from hermes_like.frames import sampled
     from hermes_like.models import load_model
     from hermes_like.session import StreamSession
     from hermes_like.sources import open_source
 
+    def progress(frames: Iterator[Frame], duration_s: float | None) -> Iterator[Frame]:
+        return _with_progress(frames, duration_s, show_progress)
+
+    if past is not None:
+        with resuming(video, config, past, progress) as both:
+            yield both
+        return
     with open_source(video, config.source) as source:
         model = load_model(config.model)
         with (
             StreamSession(model, config, name=Path(video).name) as session,
             sampled(source, config.source) as feed,
         ):
-            yield session, _with_progress(feed, source.duration_s, show_progress)
+            yield session, progress(feed, source.duration_s)
             for warning in feed.warnings:
                 typer.echo(f"warning: {warning}", err=True)
 
@@ -59,6 +73,24 @@ def observe_all(
         before(frame)
         session.observe(frame)
         after(frame)
+
+
+@contextmanager
+def scan_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show on stderr how far a scan is, if stderr is a terminal.
+
+    Yields:
+        What to call with the frames asked about, and with how many there are.
+    """
+    with tqdm(
+        desc="scanning", unit="frames", disable=not sys.stderr.isatty(), leave=False, delay=0.5
+    ) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
 
 
 def _with_progress(

@@ -12,10 +12,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hermes_like.cli import options
+from hermes_like.cli.folder import known
 from hermes_like.cli.output import clock, print_answer
 from hermes_like.cli.stream import observe_all, watching
 from hermes_like.errors import ConfigError
-from hermes_like.records import Frame
+from hermes_like.records import Frame, SessionStats
 
 
 class TimedQuestion(BaseModel):
@@ -38,18 +39,27 @@ def watch(
             dir_okay=False,
         ),
     ],
+    memory: options.Memory = None,
     model: options.Model = None,
     preset: options.Preset = None,
     policy: options.Policy = None,
     sample_fps: options.SampleFps = None,
     start_time: options.StartTime = None,
     settings: options.Settings = None,
+    key_file: options.KeyFile = None,
     as_json: options.Json = False,
 ) -> None:
-    """Answer questions at their time, as the stream reaches it."""
-    config = options.build_config(preset, model, policy, sample_fps, start_time, settings)
+    """Answer questions at their time, as the stream reaches it.
+
+    With --memory DIR a call that was broken off is gone on with. Questions whose time is over are
+    left out then: they would be asked with later frames known.
+    """
     waiting = deque(read_questions(questions))
-    with watching(video, config) as (session, frames):
+    past = None if memory is None else known(memory, key_file)
+    stored = None if past is None else past.config
+    config = options.build_config(preset, model, policy, sample_fps, start_time, settings, stored)
+    with watching(video, config, past=past) as (session, frames):
+        leave_out_past(waiting, session.stats())
 
         def ask_due(now_s: float) -> None:
             while waiting and waiting[0].at_s < now_s:
@@ -63,6 +73,20 @@ def watch(
         if waiting and waiting[-1].at_s > end_s + 1.0:
             typer.echo(f"the stream ended at {clock(end_s)}; later questions come now", err=True)
         ask_due(float("inf"))
+
+
+def leave_out_past(waiting: deque[TimedQuestion], stats: SessionStats) -> None:
+    """Drop questions whose time was over before the session went on, and say so."""
+    count = 0
+    while waiting and stats.num_frames and waiting[0].at_s < stats.stream_s:
+        waiting.popleft()
+        count += 1
+    if count:
+        typer.echo(
+            f"{count} questions from before {clock(stats.stream_s)} are left out, that much was "
+            "watched; 'hermes-like memory ask' answers them from what is known now",
+            err=True,
+        )
 
 
 def read_questions(path: Path) -> list[TimedQuestion]:

@@ -185,7 +185,7 @@ class PerToken(Scheme):
         return bounds.flatten(-2)[..., : x.shape[-1]]
 
     def _size(self, channels: int) -> int:
-        return min(self.group or channels, channels)
+        return max(1, min(self.group or channels, channels))
 
     def _num_groups(self, channels: int) -> int:
         return -(-channels // self._size(channels))

@@ -32,8 +32,9 @@ class SegmentHead:
         tokens_per_frame: Vision tokens of a whole frame.
         token_cells: uint32 ``[tokens]``, ascending: which tokens are stored, each as
             ``frame_in_segment * tokens_per_frame + cell``; thinning leaves some out.
-        vectors: float32 ``[frames, heads, head_dim]``, what the index searches: the mean un-rotated
-            key per frame of each retrieval head; ``[frames, 0, 0]`` without retrieval heads.
+        vectors: float32 ``[frames * groups, heads, head_dim]``, frame-major, what the index
+            searches: the mean un-rotated key of each group of tokens of a frame at each retrieval
+            head; ``[frames, 0, 0]`` without retrieval heads.
         content_key: 16 bytes or more: hash of the frames' pixels, chained over the stream.
         is_approximate: Whether the keys and values were re-encoded from keyframes.
     """

@@ -264,9 +264,9 @@ def pack_head(head: SegmentHead) -> bytes:
     cells = np.ascontiguousarray(head.token_cells, dtype="<u4")
     vectors = np.ascontiguousarray(head.vectors, dtype="<f4")
     frames = head.num_frames
-    if vectors.ndim != 3 or vectors.shape[0] != frames or len(head.frame_walls_s) != frames:
+    if vectors.ndim != 3 or vectors.shape[0] % frames or len(head.frame_walls_s) != frames:
         raise StorageError(
-            f"segment {head.segment_id}: expected vectors [{frames}, heads, channels] and "
+            f"segment {head.segment_id}: expected vectors [n x {frames}, heads, channels] and "
             f"{frames} wall times, got {list(vectors.shape)} and {len(head.frame_walls_s)}"
         )
     is_whole = len(cells) == frames * head.tokens_per_frame and bool(
@@ -331,7 +331,10 @@ def unpack_head(data: Buffer) -> SegmentHead:
         else:
             cells = np.frombuffer(data, np.uint32, tokens, at)
             at += 4 * tokens
-        vectors = np.frombuffer(data, np.float32, frames * heads * dim, at)
+        vector_bytes = len(data) - key_bytes - at
+        # How many vectors a frame has is not written: it follows from the length.
+        groups = vector_bytes // max(1, 4 * frames * heads * dim) if heads * dim else 1
+        vectors = np.frombuffer(data, np.float32, frames * groups * heads * dim, at)
         at += vectors.nbytes
     except (struct.error, ValueError) as error:
         raise LayoutError(f"head: {error}") from error
@@ -339,5 +342,5 @@ def unpack_head(data: Buffer) -> SegmentHead:
         raise LayoutError(f"head of {len(data)} bytes, expected {at + key_bytes}")
     return SegmentHead(
         segment, first, times, end_s, walls, per_frame, cells,
-        vectors.reshape(frames, heads, dim), data[at:], bool(flags & _IS_APPROXIMATE),
+        vectors.reshape(frames * groups, heads, dim), data[at:], bool(flags & _IS_APPROXIMATE),
     )  # fmt: skip

@@ -54,6 +54,7 @@ class Log:
         self.volumes: dict[int, Volume] = {}
         self.entries: dict[int, Entry] = {}
         self.stale: dict[int, Row] = {}
+        self._refused = (0, 0)  # bytes of the record that was refused last, and of its head
         self.header_bytes = layout.volume_header_bytes(shared.fingerprint.to_json().encode())
         self.most_bytes = volume_bytes - self.header_bytes
 
@@ -85,6 +86,7 @@ class Log:
             try:
                 row = self._write(head, sections, table, num_bytes)
             except StorageError as error:
+                self._refused = num_bytes, len(sections[0][2])
                 shared.note_error(error)
                 raise
             replaced = self._rows_of({head.segment_id})
@@ -437,12 +439,16 @@ class Log:
         return [row for row in self.stale.values() if row.state not in (DAMAGED, ERASED)]
 
     def _wipe(self, rows: Sequence[Row]) -> None:
+        """Overwrite records in place; one sync per volume."""
+        by_volume: dict[int, list[Row]] = {}
         for row in rows:
-            volume = self.volumes.get(row.volume)
-            if volume is None:
-                continue
+            by_volume.setdefault(row.volume, []).append(row)
+        for number, wiped in by_volume.items():
+            volume = self.volumes[number]
             try:
-                volume.wipe(row.offset, row.num_bytes, max(row.sequence, 0))
+                for row in wiped:
+                    volume.blank(row.offset, row.num_bytes, max(row.sequence, 0))
+                volume.give_back([(row.offset, row.num_bytes) for row in wiped])
             except OSError as error:
                 failure = StorageError(f"{volume.path.name}: erasing failed: {error}")
                 self.shared.note_error(failure)
@@ -489,7 +495,7 @@ class Log:
     def evict(self, num_bytes: int) -> list[int]:
         """Unlink the oldest volumes until so many bytes are free and a record of them fits.
 
-        Nothing is dropped for more than the cap allows.
+        The record that was refused last fits then, too. Nothing is dropped for more than the cap allows.
 
         Returns:
             Ids of the segments that are gone.
@@ -497,8 +503,9 @@ class Log:
         shared, gone = self.shared, list[int]()
         if num_bytes > shared.ledger.cap_of(is_keyframes=self.is_keyframes):
             return gone
-        head_bytes = min(num_bytes // 8, 2**20) + 8192
-        record_bytes = min(layout.aligned(num_bytes + num_bytes // 8 + 16384), self.most_bytes)
+        refused_bytes, head_bytes = self._refused
+        record_bytes = layout.aligned(max(num_bytes + num_bytes // 8 + 16384, refused_bytes))
+        record_bytes = min(record_bytes, self.most_bytes)
         with shared.lock:
             shared.require_open(for_writing=True)
             while self.volumes and (

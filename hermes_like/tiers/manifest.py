@@ -221,9 +221,8 @@ class Manifest:
 
     def growth(self, head_bytes: int) -> int:
         """Bytes that must be claimed before one more row can be written for certain."""
-        self._largest_row = max(self._largest_row, head_bytes)
         payload = sum(len(row.head) + 256 for row in self._pending) + head_bytes + 256
-        return max(0, self._bound(payload) - self._ledger.entry("manifest"))
+        return max(0, self._bound(payload, head_bytes) - self._ledger.entry("manifest"))
 
     def reserve(self, head_bytes: int) -> None:
         """Claim what one more row may take, before its record is written.
@@ -282,7 +281,7 @@ class Manifest:
         count = max(1, self._wal_limit // (2 * self._largest_row + 256))
         for first in range(0, len(rows), count):
             self.remove([row.sequence for row in rows[first : first + count]])
-        self._write(lambda c: c.execute("DELETE FROM records WHERE volume=?", (number,)))
+        self._write(lambda c: _delete_volume(c, number))
 
     def remove(self, sequences: Sequence[int]) -> None:
         """Delete rows. Raises :class:`StorageError`."""
@@ -385,9 +384,9 @@ class Manifest:
     def _measure(self) -> None:
         self._db_bytes, self._wal_bytes = allocated(self.path), allocated(self._wal)
 
-    def _bound(self, payload_bytes: int) -> int:
+    def _bound(self, payload_bytes: int, row_bytes: int = 0) -> int:
         """Most bytes the files can take once so much was written and brought into the database."""
-        slack = max(_SLACK_BYTES, 4 * self._largest_row)
+        slack = max(_SLACK_BYTES, 4 * self._largest_row, 4 * row_bytes)
         total = self._db_bytes + 2 * (self._wal_bytes + 2 * payload_bytes + slack)
         return -(-total // self._quantum) * self._quantum
 
@@ -435,6 +434,12 @@ def _delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
     keys = [(sequence,) for sequence in sequences]
     for table in ("heads_1", "heads_2", "records"):
         connection.executemany(f"DELETE FROM {table} WHERE sequence=?", keys)
+
+
+def _delete_volume(connection: sqlite3.Connection, number: int) -> None:
+    """Delete whatever is left of a volume."""
+    found = connection.execute("SELECT sequence FROM records WHERE volume=?", (number,))
+    _delete(connection, [sequence for (sequence,) in found.fetchall()])
 
 
 def _rows(connection: sqlite3.Connection) -> list[Row]:

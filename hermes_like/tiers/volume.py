@@ -142,12 +142,8 @@ class Volume:
         self.read_into(offset, memoryview(data))
         return bytes(data)
 
-    def wipe(self, offset: int, num_bytes: int, sequence: int) -> None:
-        """Overwrite a record with zeros behind a header that only tells the length.
-
-        The zeros reach the medium first; then their blocks are given back where the file system
-        can. Raises ``OSError``.
-        """
+    def blank(self, offset: int, num_bytes: int, sequence: int) -> None:
+        """Overwrite a record with zeros behind a header that only tells the length."""
         fd = self._writable()
         header = layout.tombstone(num_bytes, sequence).ljust(BLOCK_BYTES, b"\0")
         write_all(fd, [header], offset)
@@ -156,9 +152,18 @@ class Volume:
             size = min(len(_ZEROS), num_bytes - done)
             write_all(fd, [_ZEROS[:size]], offset + done)
             done += size
+
+    def give_back(self, stretches: Sequence[tuple[int, int]]) -> None:
+        """Bring zeros to the medium, and then give their blocks back where that can be done.
+
+        Args:
+            stretches: Offset and length of records that were blanked.
+        """
+        fd = self._writable()
         os.fdatasync(fd)
-        if num_bytes > BLOCK_BYTES:
-            punch_hole(fd, offset + BLOCK_BYTES, num_bytes - BLOCK_BYTES)
+        for offset, num_bytes in stretches:
+            if num_bytes > BLOCK_BYTES:
+                punch_hole(fd, offset + BLOCK_BYTES, num_bytes - BLOCK_BYTES)
 
     def begin_sync(self) -> tuple[int, int] | None:
         """A descriptor of its own and the bytes an fsync would cover; None if there are none.

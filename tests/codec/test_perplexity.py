@@ -13,10 +13,19 @@ from typing import Any
 import pytest
 import torch
 
-from hermes_like.codec import CODECS
+from hermes_like.codec import CODECS, KeyValues
+from hermes_like.codec.pair import RawCodec
 
 DATA = Path(__file__).parent.parent / "data"
 NUM_TOKENS, CHUNK_TOKENS = 300, 75
+
+
+class Forgetful(RawCodec):
+    """Loses the values, to show that the past matters to what is measured."""
+
+    def encode(self, block: KeyValues) -> bytes:
+        """Zeros in place of the values."""
+        return super().encode(KeyValues(block.raw_keys, torch.zeros_like(block.values)))
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +62,10 @@ def test_perplexity_bars(text_model: tuple[Any, torch.Tensor]) -> None:
 
 
 def test_keys_are_taken_before_rotation(text_model: tuple[Any, torch.Tensor]) -> None:
-    """The exact codec changes nothing, wherever the text is cut."""
+    """The exact codec changes nothing, wherever the text is cut; one that forgets does."""
     from pipelines.codecs_perplexity import perplexity
 
     model, ids = text_model[0], text_model[1][:72]
     raw = [perplexity(model, ids, CODECS.get("raw")(), chunk) for chunk in (72, 31)]
     assert raw[0] == pytest.approx(raw[1], rel=1e-5)
+    assert perplexity(model, ids, Forgetful(), 31) > 1.05 * raw[0]

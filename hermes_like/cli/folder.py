@@ -1,0 +1,208 @@
+"""A memory folder seen without its model: what it is, opened for reading or for repair.
+
+The fingerprint is taken from the folder itself, so that no weights are needed. Torch is not loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_like.cli.note import NOTE_NAME, Note
+from hermes_like.cli.options import load_memory_key
+from hermes_like.config import StoreConfig
+from hermes_like.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from hermes_like.tiers.disk import DiskStore
+    from hermes_like.tiers.fingerprint import Fingerprint
+
+#: Name of the session's state in the folder.
+STATE_NAME = "session"
+#: Bytes of a volume that hold its header for certain.
+_FRONT_BYTES = 2**20
+#: Where nobody tells the caps, nothing may be dropped for them.
+_NO_CAP_BYTES = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open folder.
+
+    Attributes:
+        folder: Where it lies.
+        store: Its contents.
+        is_encrypted: Whether a key was needed.
+        fingerprint: What they depend on; None where no volume tells.
+        note: What the command line noted; None where it did not, or it cannot be read.
+        state: What the session knew at its last checkpoint; empty where there is none.
+        problems: Small files that cannot be read, in words.
+    """
+
+    folder: Path
+    store: DiskStore
+    is_encrypted: bool
+    fingerprint: Fingerprint | None
+    note: Note | None
+    state: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def caps(self) -> StoreConfig | None:
+        """Caps the memory was made with; None where nobody tells."""
+        return None if self.note is None else store_config(self.note)
+
+
+def is_memory(path: Path) -> bool:
+    """Whether a folder is a memory."""
+    from hermes_like.tiers.disk import LOCK
+
+    return (path / LOCK).is_file()
+
+
+def require_usable(folder: Path) -> None:
+    """Refuse a folder that holds other things than a memory.
+
+    Raises:
+        ConfigError: It is a file, or a folder with something else in it.
+    """
+    if not folder.exists() or is_memory(folder):
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise ConfigError(f"{folder}: expected a memory, an empty folder or a new one")
+
+
+@contextmanager
+def opened(folder: Path, key: bytes | None, *, is_read_only: bool = True) -> Iterator[Opened]:
+    """Open a memory without its model.
+
+    Args:
+        folder: Where it lies.
+        key: For an encrypted one.
+        is_read_only: Whether to leave it as it is; several processes may read.
+
+    Raises:
+        ConfigError: The folder is no memory.
+        MemoryLockedError: Another process writes to it.
+        StorageError: Wrong key, or the medium failed.
+    """
+    from hermes_like.tiers.disk import open_disk
+    from hermes_like.tiers.fingerprint import Fingerprint
+
+    if not is_memory(folder):
+        raise ConfigError(f"{folder}: expected the folder of a memory")
+    found = find_fingerprint(folder)
+    fingerprint = Fingerprint({}) if found is None else found
+    with open_disk(
+        folder, fingerprint=fingerprint, config=_without_caps(), key=key, read_only=True
+    ) as store:
+        read = _read(folder, store, found, is_encrypted=key is not None)
+        if is_read_only:
+            yield read
+            return
+    config = read.caps or _without_caps()
+    with open_disk(folder, fingerprint=fingerprint, config=config, key=key) as store:
+        yield _read(folder, store, found, is_encrypted=key is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A memory folder that a command was given, which may be new.
+
+    Attributes:
+        folder: Where it lies.
+        key: For an encrypted one.
+        note: What the command line noted there; None where there is nothing yet.
+    """
+
+    folder: Path
+    key: bytes | None
+    note: Note | None
+
+    @property
+    def config(self) -> Mapping[str, Mapping[str, Any]] | None:
+        """Configuration it was made with, by section."""
+        return None if self.note is None else self.note.config
+
+
+def known(folder: Path, key_file: Path | None) -> Known:
+    """What a command has to know of a memory folder before it loads a model.
+
+    Args:
+        folder: Where it lies; may be new.
+        key_file: File with the key; None: look into the environment.
+
+    Raises:
+        ConfigError: The folder holds other things than a memory, or the key is none.
+        StorageError: As for :func:`opened`.
+    """
+    key = load_memory_key(key_file)
+    require_usable(folder)
+    if not is_memory(folder):
+        return Known(folder, key, None)
+    with opened(folder, key) as read:
+        return Known(folder, key, read.note)
+
+
+def find_fingerprint(folder: Path) -> Fingerprint | None:
+    """What the contents of a folder depend on, from the first volume whose header is whole."""
+    from hermes_like.tiers.fingerprint import Fingerprint
+    from hermes_like.tiers.layout import LayoutError, unpack_volume
+    from hermes_like.tiers.volume import Volume
+
+    for _, _, path in Volume.find(folder):
+        try:
+            with path.open("rb") as file:
+                return Fingerprint.from_json(unpack_volume(file.read(_FRONT_BYTES)).fingerprint)
+        except (LayoutError, OSError):
+            continue
+    return None
+
+
+def store_config(note: Note) -> StoreConfig | None:
+    """The caps in a note; None where another release wrote what this one cannot read."""
+    known = StoreConfig.model_fields
+    try:
+        return StoreConfig.model_validate(
+            {key: value for key, value in note.config["store"].items() if key in known}
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _without_caps() -> StoreConfig:
+    return StoreConfig(disk_bytes=_NO_CAP_BYTES, keyframe_bytes=_NO_CAP_BYTES // 2)
+
+
+def _read(
+    folder: Path, store: DiskStore, fingerprint: Fingerprint | None, *, is_encrypted: bool
+) -> Opened:
+    note, state, problems = None, dict[str, Any](), list[str]()
+    for name in store.blob_names() if fingerprint is not None else ():
+        try:
+            data = store.get_blob(name)
+            if name == NOTE_NAME and data is not None:
+                note = Note.from_bytes(data)
+            elif name == STATE_NAME and data is not None:
+                state = session_state(data)
+        except StorageError as error:
+            problems.append(str(error))
+    return Opened(folder, store, is_encrypted, fingerprint, note, state, tuple(problems))
+
+
+def session_state(data: bytes) -> dict[str, Any]:
+    """What a session knew, out of its state, a safetensors file, without reading its tensors.
+
+    Raises:
+        StorageError: It is something else.
+    """
+    try:
+        start = 8 + int.from_bytes(data[:8], "little")
+        first, last = json.loads(data[8:start])["__state__"]["data_offsets"]
+        return dict(json.loads(data[start + first : start + last])["session"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"state of the session: {error}") from error
