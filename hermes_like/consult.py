@@ -66,6 +66,7 @@ class Search:
         end_s: Stream time up to which to look; None: up to now.
         is_gated: Whether a hit must beat what is resident to be fetched.
         neighbour_frames: Frames on each side that come with a hit; None: as configured.
+        is_instant: Read the end of the range, frame by frame, instead of spreading over it.
     """
 
     route: Route
@@ -74,6 +75,7 @@ class Search:
     end_s: float | None = None
     is_gated: bool = False
     neighbour_frames: int | None = None
+    is_instant: bool = False
 
 
 class Consultant:
@@ -114,7 +116,8 @@ class Consultant:
         if search.is_gated and not found.beats(self.config.gate_margin):
             return replace(result, route="now")
         frames = self._evenly(search) if search.route == "time" else {}
-        for hit in found.hits[: self.max_frames - sum(map(len, frames.values()))]:
+        room = 0 if search.is_instant else self.max_frames - sum(map(len, frames.values()))
+        for hit in found.hits[:room]:
             frames.setdefault(hit.segment_id, set()).add(hit.frame)
         if not frames:
             return result
@@ -158,6 +161,8 @@ class Consultant:
         frames = self.long_term.timeline.frames_between(search.start_s, search.end_s)
         count = min(len(frames), max(1, self.max_frames // 2))
         chosen: dict[int, set[int]] = {}
+        if search.is_instant:
+            frames = frames[-count:]
         for step in range(count):
             segment_id, frame = frames[(2 * step + 1) * len(frames) // (2 * count)]
             chosen.setdefault(segment_id, set()).add(frame)

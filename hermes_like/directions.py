@@ -5,6 +5,7 @@ Decides, and words the answers that code gives. It runs no model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,10 @@ from hermes_like.retrieval.coverage import coverage, no_footage_text
 from hermes_like.retrieval.planner import Plan
 from hermes_like.scan import Event, ScanResult
 
-#: Seconds of footage looked at around a named moment.
-MOMENT_S = 1.0
+#: A named moment no wider than this is one frame; a wider one ("at nine") is a range.
+INSTANT_S = 20.0
+#: Seconds of footage that are read before a named moment.
+LEAD_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,20 @@ def covered(
 
 
 def search_range(plan: Plan) -> tuple[float | None, float | None]:
-    """Stream times to look in; a named moment gets a little width."""
-    if plan.is_moment and plan.start_s is not None and plan.end_s is not None:
-        width = plan.end_s - plan.start_s
-        if width < MOMENT_S:
-            return plan.start_s, plan.start_s + MOMENT_S
-    return plan.start_s, plan.end_s
+    """Stream times to look in; a named moment gets what led up to it, so that it comes last."""
+    if not is_instant(plan):
+        return plan.start_s, plan.end_s
+    assert plan.start_s is not None
+    assert plan.end_s is not None
+    moment_s = (plan.start_s + plan.end_s) / 2
+    return max(plan.start_s, moment_s - LEAD_S), math.nextafter(moment_s, math.inf)
+
+
+def is_instant(plan: Plan) -> bool:
+    """Whether the question names a moment so closely that one frame shows it."""
+    if not plan.is_moment or plan.start_s is None or plan.end_s is None:
+        return False
+    return plan.end_s - plan.start_s <= INSTANT_S
 
 
 def is_sure(plan: Plan) -> bool:

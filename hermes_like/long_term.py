@@ -349,12 +349,12 @@ class LongTermMemory:
         self._disk.put_blob(name, data)
 
     def get_note(self, name: str) -> bytes | None:
-        """What was kept under a name; None if there is nothing, or it is damaged."""
-        try:
-            return None if self._disk is None else self._disk.get_blob(name)
-        except StorageError as error:
-            logger.warning("note %r not read: %s", name, error)
-            return None
+        """What was kept under a name; None if there is nothing.
+
+        Raises:
+            StorageError: It is damaged, or of another model or key.
+        """
+        return None if self._disk is None else self._disk.get_blob(name)
 
     def has_pictures(self, segment_id: int) -> bool:
         """Whether a picture of a segment is stored."""

@@ -23,6 +23,7 @@ from hermes_like.config import AnswerConfig, HermesConfig
 from hermes_like.consult import Consultant, Consulted, Search
 from hermes_like.directions import (
     covered,
+    is_instant,
     is_sure,
     max_neighbours,
     scan_evidence,
@@ -434,6 +435,7 @@ class StreamSession:
             end_s=end_s,
             is_gated=plan.route == "recall" and not is_sure(plan),
             neighbour_frames=max_neighbours(plan, self.config.retrieval),
+            is_instant=is_instant(plan),
         )
 
         def consult(cache: HierarchicalCache, table: FrameTable) -> Consulted:

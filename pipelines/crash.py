@@ -46,7 +46,7 @@ def sweep(folder: Path, counts: tuple[int, ...]) -> tuple[Verdict, list[str]]:
     for index, name in enumerate(failpoints.NAMES):
         reached = False
         ledger, place = copy.deepcopy(filled), folder / f"{index}"
-        shutil.copytree(full, place)
+        crash_kit.copy_folder(full, place)
         for count in counts:
             was_killed, verdict = crash_kit.round_of_killing(
                 place, ledger, index + count, kill_after_s=None, steps=60,

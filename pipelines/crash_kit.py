@@ -251,6 +251,19 @@ def blocks_of(folder: Path) -> int:
     return total
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder of files with its holes, so that the copy takes no more blocks."""
+    target.mkdir(mode=0o700, parents=True)
+    for path in source.iterdir():
+        data = path.read_bytes()
+        with (target / path.name).open("wb") as file:
+            file.truncate(len(data))
+            for at in range(0, len(data), 4096):
+                if any(block := data[at : at + 4096]):
+                    file.seek(at)
+                    file.write(block)
+
+
 def judge(store: DiskStore, ledger: Ledger) -> Verdict:
     """Compare an open folder with what was acknowledged, and go on from what is there."""
     verdict = Verdict()

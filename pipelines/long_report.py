@@ -119,7 +119,7 @@ def differences(series: Series, ages: Sequence[int]) -> dict[str, Any]:
 def difference(
     ours: Sequence[Row], others: Sequence[Row], group: str, age: int | None
 ) -> dict[str, Any] | None:
-    """Mean difference of the same questions in points, with the interval of a resampling of needles."""
+    """Mean difference of the same questions in points; needles are resampled for its interval."""
     theirs = {_key(row): row["is_right"] for row in others}
     by_needle: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in ours:

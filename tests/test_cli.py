@@ -15,7 +15,7 @@ from hermes_like.cli import run
 from hermes_like.cli.output import clock, size
 from hermes_like.errors import BudgetError, ModelError, SourceStalledError
 
-SMALL = "--set", "memory.device_tokens=160"
+SMALL = "--set", "memory.device_tokens=190"
 
 
 def lines(text: str) -> list[dict[str, object]]:
@@ -94,17 +94,17 @@ def test_show_memory_prints_a_table_and_draws_a_picture(
     sprites_video: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     png = tmp_path / "memory.png"
-    assert run(["show-memory", str(sprites_video), "--png", str(png), *SMALL]) == 0
+    assert run(["memory", "show", str(sprites_video), "--png", str(png), *SMALL]) == 0
     out = capsys.readouterr().out
     assert "memory of sprites.mp4" in out
     assert "24 frames, 6 segments, 0:23 of video" in out
-    assert "(device_tokens 160)" in out
+    assert "(device_tokens 190)" in out
     assert "equals slots x shapes" in out
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
 def test_show_memory_as_json(sprites_video: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show-memory", str(sprites_video), "--policy", "full", "--json"]) == 0
+    assert run(["memory", "show", str(sprites_video), "--policy", "full", "--json"]) == 0
     (stats,) = lines(capsys.readouterr().out)
     assert stats["num_frames"] == 24
     assert stats["device_tokens"] is None

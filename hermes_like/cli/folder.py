@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 STATE_NAME = "session"
 #: Bytes of a volume that hold its header for certain.
 _FRONT_BYTES = 2**20
+#: Where a small file tells the digest of the fingerprint, behind its magic.
+_DIGEST = slice(8, 40)
 #: Where nobody tells the caps, nothing may be dropped for them.
 _NO_CAP_BYTES = 2**60
 
@@ -91,12 +93,11 @@ def opened(folder: Path, key: bytes | None, *, is_read_only: bool = True) -> Ite
         StorageError: Wrong key, or the medium failed.
     """
     from hermes_like.tiers.disk import open_disk
-    from hermes_like.tiers.fingerprint import Fingerprint
 
     if not is_memory(folder):
         raise ConfigError(f"{folder}: expected the folder of a memory")
     found = find_fingerprint(folder)
-    fingerprint = Fingerprint({}) if found is None else found
+    fingerprint = _by_digest(folder) if found is None else found
     with open_disk(
         folder, fingerprint=fingerprint, config=_without_caps(), key=key, read_only=True
     ) as store:
@@ -145,6 +146,8 @@ def known(folder: Path, key_file: Path | None) -> Known:
     if not is_memory(folder):
         return Known(folder, key, None)
     with opened(folder, key) as read:
+        if read.note is None and NOTE_NAME in read.store.blob_names():
+            raise StorageError(f"{folder}: {'; '.join(read.problems)}")
         return Known(folder, key, read.note)
 
 
@@ -161,6 +164,19 @@ def find_fingerprint(folder: Path) -> Fingerprint | None:
         except (LayoutError, OSError):
             continue
     return None
+
+
+def _by_digest(folder: Path) -> Fingerprint:
+    """Stands for the fingerprint where no segment was closed yet: small files tell its digest."""
+    from hermes_like.tiers.fingerprint import Fingerprint
+
+    fingerprint = Fingerprint({})
+    for path in sorted(folder.glob("*.blob")):
+        with path.open("rb") as file:
+            # The digest is computed once and kept in the dictionary of the object.
+            fingerprint.__dict__["digest"] = file.read(_DIGEST.stop)[_DIGEST]
+            break
+    return fingerprint
 
 
 def store_config(note: Note) -> StoreConfig | None:
@@ -182,7 +198,7 @@ def _read(
     folder: Path, store: DiskStore, fingerprint: Fingerprint | None, *, is_encrypted: bool
 ) -> Opened:
     note, state, problems = None, dict[str, Any](), list[str]()
-    for name in store.blob_names() if fingerprint is not None else ():
+    for name in store.blob_names():
         try:
             data = store.get_blob(name)
             if name == NOTE_NAME and data is not None:

@@ -19,7 +19,9 @@ from rich.console import Console
 from hermes_like.cli import memory_stat, options
 from hermes_like.cli.ask import Questions, ask_all
 from hermes_like.cli.folder import is_memory, known, opened
+from hermes_like.cli.note import NOTE_NAME
 from hermes_like.cli.output import clock, size
+from hermes_like.cli.resuming import require_long_term
 from hermes_like.cli.show_memory import print_stats, show_memory
 from hermes_like.errors import ConfigError, MemoryLockedError
 
@@ -77,7 +79,7 @@ def stat(
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        memory_stat.print_stat(found, Console(soft_wrap=True, highlight=False))
+        memory_stat.print_stat(found)
 
 
 @app.command("show", no_args_is_help=True)
@@ -166,10 +168,8 @@ def erase(
     if end_s <= start_s:
         raise ConfigError(f"--to: expected a time after {clock(start_s)}, got {clock(end_s)}")
     if not yes:
-        what = "everything from {} on" if deep else "{}-{}"
-        typer.confirm(
-            f"Erase {what.format(clock(start_s), clock(end_s))} from {folder} for good?", abort=True
-        )
+        end = "the end" if deep else clock(end_s)
+        typer.confirm(f"Erase {clock(start_s)} to {end} from {folder} for good?", abort=True)
     with _session(folder, key_file, model, preset, settings) as session:
         before = _num_segments(session)
         first_s, last_s = session.erase(start_s, end_s, deep=deep)
@@ -219,13 +219,15 @@ def _session(
         raise ConfigError("expected store.enabled true and store.disk_bytes above 0")
     session = StreamSession.open(load_model(config.model), folder, config, key=past.key)
     try:
+        # Raises where another model wrote a memory that has no segment yet.
+        require_long_term(session).get_note(NOTE_NAME)
         yield session
     finally:
         session.close(save=False)
 
 
 def _num_segments(session: StreamSession) -> int:
-    return 0 if session.long_term is None else len(session.long_term.timeline)
+    return len(require_long_term(session).timeline)
 
 
 def _loss(loss: Loss) -> str:

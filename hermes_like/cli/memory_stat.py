@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typer
 
 from hermes_like.cli.folder import Opened, find_fingerprint
 from hermes_like.cli.output import clock, size
@@ -78,13 +76,10 @@ def describe_locked(folder: Path) -> dict[str, Any]:
     }
 
 
-def print_stat(found: dict[str, Any], console: Console) -> None:
-    """Print what :func:`describe` or :func:`describe_locked` gathered."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    rows = _locked_rows(found) if found["in_use"] else _rows(found)
-    for name, text in rows:
-        table.add_row(name, escape(text))
-    console.print(table)
+def print_stat(found: dict[str, Any]) -> None:
+    """Print what :func:`describe` or :func:`describe_locked` gathered, a line each."""
+    for name, text in _locked_rows(found) if found["in_use"] else _rows(found):
+        typer.echo(f"{name:<16} {text}")
 
 
 def _allocated(folder: Path) -> int:

@@ -20,6 +20,7 @@ from hermes_like.records import Frame
 from hermes_like.sources.base import FrameSource, Wanted
 
 if TYPE_CHECKING:
+    from hermes_like.long_term import LongTermMemory
     from hermes_like.models.base import ModelAdapter
     from hermes_like.session import StreamSession
 
@@ -165,16 +166,20 @@ def _with_start_time(config: HermesConfig, watched: Watched) -> HermesConfig:
     return config.model_copy(update={"source": source})
 
 
+def require_long_term(session: StreamSession) -> LongTermMemory:
+    """The memory behind a session that was opened on a folder."""
+    assert session.long_term is not None, "the configuration was checked for it"
+    return session.long_term
+
+
 def _note_of(session: StreamSession) -> Watched | None:
-    assert session.long_term is not None
-    data = session.long_term.get_note(NOTE_NAME)
+    data = require_long_term(session).get_note(NOTE_NAME)
     return None if data is None else Note.from_bytes(data).watched
 
 
 def _put_note(session: StreamSession, note: Note) -> None:
-    assert session.long_term is not None
     try:
-        session.long_term.put_note(NOTE_NAME, note.to_bytes())
+        require_long_term(session).put_note(NOTE_NAME, note.to_bytes())
     except StorageError as error:
         _say(f"warning: the video will be watched again next time: {error}")
 

@@ -55,7 +55,7 @@ def decode_picture(data: bytes | memoryview) -> Image:
     """
     try:
         with Pictures.open(io.BytesIO(data), formats=("JPEG", "WEBP")) as picture:
-            return np.asarray(picture.convert("RGB"))
+            return np.array(picture.convert("RGB"))
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise StorageError(
             f"expected a JPEG or WebP picture, got {len(data)} bytes of else: {error}"

@@ -71,9 +71,10 @@ class Ledger:
         """Whether more is there than the cap allows, as after a cap was lowered."""
         return self._used[is_keyframes] > self.cap_of(is_keyframes=is_keyframes)
 
-    def has_room(self, growth_bytes: int) -> bool:
-        """Whether the cap over all but pictures allows so many more bytes."""
-        return self._used[False] + growth_bytes <= self.cap_of(is_keyframes=False)
+    @property
+    def room_bytes(self) -> int:
+        """What the cap over all but pictures leaves; negative where it is passed."""
+        return self.cap_of(is_keyframes=False) - self._used[False]
 
     def refusal(
         self, growth_bytes: int, *, is_keyframes: bool = False, needs_free_space: bool = True

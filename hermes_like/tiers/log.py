@@ -489,13 +489,15 @@ class Log:
             growth = 0 if volume.end + num_bytes <= volume.limit else growth
         if self.is_keyframes:
             return ledger.refusal(growth, is_keyframes=True) if growth > 0 else None
+        needs_free_space = growth > 0
         growth = max(growth, 0) + self.shared.manifest.growth(head_bytes)
-        return ledger.refusal(growth) if growth else None
+        return ledger.refusal(growth, needs_free_space=needs_free_space) if growth else None
 
     def evict(self, num_bytes: int) -> list[int]:
         """Unlink the oldest volumes until so many bytes are free and a record of them fits.
 
-        The record that was refused last fits then, too. Nothing is dropped for more than the cap allows.
+        The record that was refused last fits then, too. Nothing is dropped for more than the cap
+        allows.
 
         Returns:
             Ids of the segments that are gone.

@@ -143,8 +143,10 @@ class Manifest:
             ManifestDamaged: It exists and cannot be trusted.
             TierFullError: No room for it.
         """
-        self._measure()
-        self._claim(0)
+        self.measure()
+        entry = self._ledger.entry("manifest")
+        wanted = min(self._bound(0), entry + self._ledger.room_bytes)
+        self._ledger.claim("manifest", max(wanted, self.least_bytes), needs_free_space=False)
         is_new = not self.path.exists()
         try:
             self.path.touch(0o600)
@@ -154,8 +156,10 @@ class Manifest:
             return self._load()
         except sqlite3.Error as error:
             self._disconnect()
-            if _is_full(error):
+            if _code(error) == sqlite3.SQLITE_FULL:
                 raise TierFullError(f"{NAME}: {error}") from error
+            if _can_wait(error):
+                raise StorageError(f"{NAME}: {error}") from error
             raise ManifestDamaged(str(error)) from error
         except ManifestDamaged:
             self._disconnect()
@@ -209,8 +213,13 @@ class Manifest:
         connection = self._open_connection()
         rows = _rows(connection)
         self._largest_row = max((len(row.head) for row in rows), default=0)
-        self._measure()
+        self.measure()
         return rows
+
+    @property
+    def least_bytes(self) -> int:
+        """What must be claimed to open the file; enough for reading, erasing and evicting."""
+        return self._db_bytes + 2 * self._wal_bytes + _SLACK_BYTES
 
     def add(self, row: Row) -> None:
         """Index a record; rows are written in batches, and a crash before only means a scan."""
@@ -233,7 +242,8 @@ class Manifest:
         self.require_room()
         growth = self.growth(head_bytes)
         if growth:
-            self._ledger.claim("manifest", self._ledger.entry("manifest") + growth)
+            bound = self._ledger.entry("manifest") + growth
+            self._ledger.claim("manifest", bound, needs_free_space=False)
 
     def require_room(self) -> None:
         """Raise :class:`TierFullError` if too many rows wait to be written."""
@@ -256,7 +266,7 @@ class Manifest:
                 del self._pending[: len(rows)]
             self._checkpoint(is_forced=is_checkpoint)
         except (sqlite3.Error, OSError, TierFullError) as error:
-            if not _is_full(error):
+            if not _can_wait(error):
                 raise StorageError(f"{NAME}: {error}") from error
 
     def replace(self, rows: Iterable[Row]) -> None:
@@ -330,7 +340,7 @@ class Manifest:
             self.flush(is_checkpoint=True)
         finally:
             self._disconnect()
-            self._measure()
+            self.measure()
             self._ledger.settle("manifest", self._db_bytes + self._wal_bytes)
 
     def discard(self, *, keeps_claim: bool = False) -> None:
@@ -354,7 +364,7 @@ class Manifest:
                 self._run(work)
                 self._checkpoint(is_forced=is_checkpoint)
             except (sqlite3.Error, OSError) as error:
-                if not _is_full(error) or not self._make_room():
+                if not _can_wait(error) or not self._make_room():
                     raise
                 self._run(work)
                 self._checkpoint(is_forced=is_checkpoint)
@@ -372,16 +382,17 @@ class Manifest:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self._measure()
+        self.measure()
 
     def _checkpoint(self, *, is_forced: bool) -> None:
         if self._wal_bytes > (0 if is_forced else self._wal_limit):
             failpoints.hit("manifest.before_checkpoint")
             self._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._measure()
-            self._ledger.settle("manifest", self._bound(0))
+            self.measure()
+            self._ledger.settle("manifest", min(self._bound(0), self._ledger.entry("manifest")))
 
-    def _measure(self) -> None:
+    def measure(self) -> None:
+        """Look how large the files are; before they are opened, too."""
         self._db_bytes, self._wal_bytes = allocated(self.path), allocated(self._wal)
 
     def _bound(self, payload_bytes: int, row_bytes: int = 0) -> int:
@@ -475,9 +486,12 @@ def _batches(rows: Collection[Row], limit_bytes: int) -> Iterable[list[Row]]:
         yield batch
 
 
-def _is_full(error: Exception) -> bool:
-    """Whether an error says that there is no space."""
-    if isinstance(error, OSError | TierFullError):
-        return True
-    code = getattr(error, "sqlite_errorcode", 0)
-    return bool(code == sqlite3.SQLITE_FULL or code & 0xFF == sqlite3.SQLITE_IOERR)
+def _can_wait(error: Exception) -> bool:
+    """Whether an error comes from the medium or from a cap, and not from damage."""
+    is_ours = isinstance(error, OSError | TierFullError)
+    return is_ours or _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def _code(error: Exception) -> int:
+    """Primary result code of an error of SQLite; 0 of others."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -75,6 +75,7 @@ class Recovery:
     def _fit_caps(self) -> None:
         """Unlink the oldest volumes where the caps are lower than they were."""
         ledger = self.shared.ledger
+        self.shared.manifest.measure()
         for log in self.logs:
             while log.volumes and (
                 ledger.is_over(is_keyframes=log.is_keyframes)
@@ -85,8 +86,8 @@ class Recovery:
                 ledger.drop(volume.path.name)
 
     def _has_room_for_manifest(self) -> bool:
-        ledger = self.shared.ledger
-        return ledger.has_room(self.shared.manifest.growth(0))
+        ledger, manifest = self.shared.ledger, self.shared.manifest
+        return ledger.room_bytes + ledger.entry("manifest") >= manifest.least_bytes
 
     def _open_manifest(self) -> list[Row]:
         """Rows of the manifest; none where it is missing or damaged, which is put aside."""
@@ -118,7 +119,7 @@ class Recovery:
         manifest, ledger = self.shared.manifest, self.shared.ledger
         aside = self.shared.folder / ASIDE
         size = allocated(manifest.path)
-        is_kept = ledger.has_room(2 * size)
+        is_kept = ledger.room_bytes >= 2 * size
         if is_kept and manifest.path.exists():
             manifest.path.rename(aside)
             ledger.settle(ASIDE, size)
@@ -289,18 +290,11 @@ class Recovery:
             log.settle(volume)
 
     def _insert(self, rows: Collection[Row]) -> None:
-        """Index rows; where the cap leaves no room for them, the oldest volume goes."""
-        log = self.logs[0]
-        while rows:
-            try:
-                self.shared.manifest.put_all(rows)
-                return
-            except TierFullError:
-                if not log.volumes:
-                    raise
-                oldest = next(iter(log.volumes.values()))
-                rows = [row for row in rows if row.volume != oldest.number]
-                log.drop_volume(oldest)
+        """Index rows; where the cap leaves no room for them, the next open finds them again."""
+        try:
+            self.shared.manifest.put_all(rows)
+        except TierFullError as error:
+            self.shared.note_error(error)
 
 
 def _end(volume: Volume, rows: Sequence[Row]) -> int:

@@ -109,7 +109,7 @@ class Volume:
         if failpoints.is_due("record.torn_data"):
             torn = b"".join(buffers)[: size // 2]
             write_all(fd, [torn], self.end)
-            failpoints.hit("record.torn_data")
+        failpoints.hit("record.torn_data")
         write_all(fd, [*buffers, bytes(num_bytes - size)], self.end)
         self.unsynced_bytes += num_bytes
         return self.end

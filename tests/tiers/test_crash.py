@@ -298,7 +298,9 @@ def test_the_system_reports_an_error_of_fsync(tmp_path: Path) -> None:
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not there")
-    options = ["-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=fdatasync"]
+    volume = tmp_path / "memory" / "kv-00000001.vol"
+    options = ["-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(volume)]
+    options += ["-e", "trace=fdatasync"]
     inject = ["-e", "inject=fdatasync:error=EIO:when=5"]
     probe = [strace, *options, *inject, "true"]
     if subprocess.run(probe, capture_output=True).returncode:
