@@ -12,19 +12,25 @@ if TYPE_CHECKING:
     from hermes_like.config import HermesConfig
     from hermes_like.errors import (
         BudgetError,
+        CodecError,
         ConfigError,
+        FingerprintError,
         HermesError,
+        MemoryLockedError,
         ModelError,
         ModelNotFoundError,
+        SegmentUnavailableError,
         SessionStateError,
         SourceError,
         SourceOpenError,
         SourceStalledError,
+        StorageError,
+        TierFullError,
     )
     from hermes_like.frames import sampled
     from hermes_like.models import load_model
     from hermes_like.presets import load_config, preset_names
-    from hermes_like.records import Answer, Evidence, Frame, SessionStats
+    from hermes_like.records import Answer, Evidence, Frame, MissingSpan, SessionStats
     from hermes_like.session import StreamSession
     from hermes_like.sources import open_source
 
@@ -33,19 +39,26 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "BudgetError",
+    "CodecError",
     "ConfigError",
     "Evidence",
+    "FingerprintError",
     "Frame",
     "HermesConfig",
     "HermesError",
+    "MemoryLockedError",
+    "MissingSpan",
     "ModelError",
     "ModelNotFoundError",
+    "SegmentUnavailableError",
     "SessionStateError",
     "SessionStats",
     "SourceError",
     "SourceOpenError",
     "SourceStalledError",
+    "StorageError",
     "StreamSession",
+    "TierFullError",
     "__version__",
     "load_config",
     "load_model",
@@ -59,6 +72,7 @@ _MODULES = {
     "Evidence": "records",
     "Frame": "records",
     "HermesConfig": "config",
+    "MissingSpan": "records",
     "SessionStats": "records",
     "StreamSession": "session",
     "load_config": "presets",

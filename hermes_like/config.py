@@ -227,7 +227,8 @@ class RetrievalConfig(Station):
         "max", description="over question tokens: the best one counts, or all"
     )
     normalisation: Literal["standard", "centred", "none"] = Field(
-        "standard", description="scores per head against the stream: standardised, centred, or raw"
+        "standard",
+        description="pooled scores per head: standardised on the stream, centred, or raw",
     )
     gate_margin: float = Field(
         0.0, description="how far the best hit must beat resident frames to be fetched"

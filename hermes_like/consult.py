@@ -7,7 +7,8 @@ how to look is decided by the plan it is given.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hermes_like.config import RetrievalConfig
@@ -109,10 +110,10 @@ class Consultant:
         """
         if not self.max_frames:
             return Consulted()
-        started_s = time.perf_counter()
-        found = self._find(search, cache)
-        result = Consulted(route=search.route, margin=found.margin)
-        result.parts_s["index"] = time.perf_counter() - started_s
+        result = Consulted(route=search.route)
+        with _timed(result, "index"):
+            found = self._find(search, cache)
+        result.margin = found.margin
         if search.is_gated and not found.beats(self.config.gate_margin):
             return replace(result, route="now")
         frames = self._evenly(search) if search.route == "time" else {}
@@ -121,15 +122,11 @@ class Consultant:
             frames.setdefault(hit.segment_id, set()).add(hit.frame)
         if not frames:
             return result
-        fetched = self._timed(result, "fetch", lambda: self._fetch(frames))
-        self._timed(result, "merge", lambda: self._insert(search, fetched, cache, table, result))
+        with _timed(result, "fetch"):
+            fetched = self.long_term.fetch(frames, self.config.deadline_s)
+        with _timed(result, "merge"):
+            self._insert(search, fetched, cache, table, result)
         return result
-
-    def _timed(self, result: Consulted, part: str, work):  # type: ignore[no-untyped-def]
-        started_s = time.perf_counter()
-        value = work()
-        result.parts_s[part] = time.perf_counter() - started_s
-        return value
 
     def _find(self, search: Search, cache: HierarchicalCache) -> Found:
         heads = self.long_term.heads
@@ -168,9 +165,6 @@ class Consultant:
             chosen.setdefault(segment_id, set()).add(frame)
         return chosen
 
-    def _fetch(self, frames: dict[int, set[int]]) -> Fetched:
-        return self.long_term.fetch(frames, self.config.deadline_s)
-
     def _insert(
         self,
         search: Search,
@@ -191,3 +185,10 @@ class Consultant:
             if frame not in table:
                 table.put(frame, record)
         result.tiers, result.approximate = fetched.tiers, fetched.approximate
+
+
+@contextmanager
+def _timed(result: Consulted, part: str) -> Iterator[None]:
+    started_s = time.perf_counter()
+    yield
+    result.parts_s[part] = time.perf_counter() - started_s

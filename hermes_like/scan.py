@@ -1,8 +1,9 @@
 """Counting and listing: every candidate frame is asked alone, and agreement makes an event.
 
-Over days of stream, retrieval finds exactly the few frames that were misread, so a single yes proves
-little. Candidates are checked one after the other, best first; a yes is followed to both sides until
-the answer turns; what holds over the event's frames counts. The module knows no wording of answers.
+Over days of stream, retrieval finds exactly the few frames that were misread, so a single yes
+proves little. Candidates are checked one after the other, best first; a yes is followed to both
+sides until the answer turns; what holds over the event's frames counts. The module knows no wording
+of answers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,18 +18,9 @@ import numpy as np
 from torch import Tensor
 
 from hermes_like import vision
-from hermes_like.answer import NO_FOOTAGE, Answerer, AnswerStream, Request
-from hermes_like.config import AnswerConfig, HermesConfig
-from hermes_like.consult import Consultant, Consulted, Search
-from hermes_like.directions import (
-    covered,
-    is_instant,
-    is_sure,
-    max_neighbours,
-    scan_evidence,
-    scan_text,
-    search_range,
-)
+from hermes_like.answer import Answerer, AnswerStream
+from hermes_like.asking import Desk
+from hermes_like.config import HermesConfig
 from hermes_like.errors import SessionStateError, StorageError
 from hermes_like.long_term import LongTermMemory, open_long_term
 from hermes_like.memory.cache import HierarchicalCache
@@ -38,15 +29,7 @@ from hermes_like.memory.provenance import FrameTable
 from hermes_like.memory.segment import Segment, chain_key
 from hermes_like.models.base import ModelAdapter
 from hermes_like.policies import POLICIES
-from hermes_like.records import (
-    Answer,
-    AnswerStatus,
-    Frame,
-    Image,
-    MissingSpan,
-    Route,
-    SessionStats,
-)
+from hermes_like.records import Answer, Frame, Image, Route, SessionStats
 from hermes_like.resume import (
     SessionState,
     device_settings,
@@ -55,9 +38,6 @@ from hermes_like.resume import (
     restore_device,
     to_bytes,
 )
-from hermes_like.retrieval.clock import StreamClock
-from hermes_like.retrieval.planner import Plan, plan_question
-from hermes_like.scan import Scanner
 from hermes_like.tiers.keyframes import choose_keyframes
 
 logger = logging.getLogger(__name__)
@@ -66,8 +46,6 @@ __all__ = ["Segment", "StreamSession"]
 
 #: Segments that outlive ``store.retention_s`` before they are erased together.
 RETENTION_BATCH = 16
-#: Most spans that a scan lists.
-MAX_SCAN_SPANS = 1000
 
 
 class StreamSession:
@@ -142,8 +120,15 @@ class StreamSession:
         self.long_term: LongTermMemory | None = None
         if store.enabled:
             self.long_term = open_long_term(self.memory, self.config, folder, key)
-            self._consultant = Consultant(self.memory, self.long_term, retrieval)
-            self._scanner = Scanner(self.memory, self.long_term, retrieval)
+        self._desk = Desk(
+            self.memory,
+            self.long_term,
+            self._answerer,
+            self.config,
+            lambda: self._state,
+            self._fork,
+            self._lock,
+        )
         self._kept_offsets = frozenset(
             choose_keyframes(self.config.memory.segment_frames, store.keyframes_per_segment)
             if store.enabled and store.keyframe_bytes
@@ -367,175 +352,13 @@ class StreamSession:
     ) -> AnswerStream:
         """Like :meth:`ask`, with the text as it comes."""
         self._require_open()
-        started_s = time.perf_counter()
-        if not question.strip():
-            raise ValueError("question: expected some words, got none")
-        config = AnswerConfig.model_validate(self.config.answer.model_dump() | overrides)
-        if self.long_term is None:
-            return self._from_device(question, config, started_s)
-        with self._lock:
-            clock = self._clock()
-            footage = self._footage(self.long_term)
-            lost = self._lost(self.long_term)
-        plan = plan_question(
+        return self._desk.stream(
             question,
-            clock=clock,
-            config=self.config.retrieval,
             route=route,
             since_s=since_s,
             until_s=until_s,
-        )
-        if not self._state.num_frames:
-            return self._ready(question, NO_FOOTAGE, "no_footage")
-        told, missing = covered(plan, clock, footage, lost)
-        if told is not None:
-            return self._ready(question, told.text, told.status, plan.route, told.missing)
-        if plan.route == "scan":
-            text = self.model.scan_question(plan.text)
-            if text is not None and not self.model.unknown_words(text):
-                return self._scan(plan, text, clock, config, missing, started_s, on_progress)
-            plan = replace(plan, route="recall")
-        return self._from_memory(plan, config, missing, started_s)
-
-    def _from_device(self, question: str, config: AnswerConfig, started_s: float) -> AnswerStream:
-        """Answer from what is resident, where nothing else is kept."""
-        told = self._unknown(question)
-        if told is not None:
-            return told
-        if not self._state.num_frames:
-            return self._ready(question, NO_FOOTAGE, "no_footage")
-        return self._answerer.stream(
-            Request(question, config, self.name, self._state.last_s, started_s, self._fork)
-        )
-
-    def _unknown(self, question: str, prompt: str | None = None) -> AnswerStream | None:
-        unknown = self.model.unknown_words(question if prompt is None else prompt)
-        if not unknown:
-            return None
-        words = ", ".join(repr(word) for word in unknown)
-        return self._ready(question, f"This model does not know {words}.", "ok")
-
-    def _from_memory(
-        self,
-        plan: Plan,
-        config: AnswerConfig,
-        missing: tuple[MissingSpan, ...],
-        started_s: float,
-    ) -> AnswerStream:
-        """Answer from what is resident and what comes back."""
-        prompt = self.model.present_question(plan.text) if plan.route == "time" else plan.text
-        told = self._unknown(plan.question, prompt)
-        if told is not None:
-            return told
-        start_s, end_s = search_range(plan)
-        search = Search(
-            route=plan.route,
-            prompt=self.model.question_ids(prompt, is_first=True),
-            start_s=start_s,
-            end_s=end_s,
-            is_gated=plan.route == "recall" and not is_sure(plan),
-            neighbour_frames=max_neighbours(plan, self.config.retrieval),
-            is_instant=is_instant(plan),
-        )
-
-        def consult(cache: HierarchicalCache, table: FrameTable) -> Consulted:
-            found = self._consultant.consult(search, cache, table)
-            found.missing = (*missing, *found.missing)
-            return found
-
-        return self._answerer.stream(
-            Request(
-                plan.question,
-                config,
-                self.name,
-                self._state.last_s,
-                started_s,
-                self._fork,
-                notes=plan.notes,
-                prompt=prompt,
-                consult=None if plan.route == "now" else consult,
-                keyframe=self._keyframe_name,
-            )
-        )
-
-    def _scan(
-        self,
-        plan: Plan,
-        text: str,
-        clock: StreamClock,
-        config: AnswerConfig,
-        missing: tuple[MissingSpan, ...],
-        started_s: float,
-        on_progress: Callable[[int, int], None] | None,
-    ) -> AnswerStream:
-        """Answer by asking about one frame after the other."""
-        result: list[Answer] = []
-
-        def pieces() -> Iterator[str]:
-            start_s, end_s = search_range(plan)
-            with self._fork() as (cache, table):
-                found = self._scanner.scan(
-                    text,
-                    cache,
-                    table,
-                    start_s=start_s,
-                    end_s=end_s,
-                    is_first_enough=plan.scan_kind == "exists",
-                    on_progress=on_progress,
-                )
-            holes = (*missing, *found.missing)
-            notes = plan.notes
-            if not found.is_complete:
-                notes = (*notes, "The time ran out before everything was looked at.")
-            answer = Answer(
-                text=scan_text(plan, found, clock),
-                status="partial" if holes or not found.is_complete else "ok",
-                evidence=scan_evidence(
-                    found, self.name, max(config.evidence_spans, MAX_SCAN_SPANS)
-                ),
-                missing=holes,
-                route="scan",
-                stream=self.name,
-                question=plan.question,
-                asked_at_s=self._state.last_s,
-                ttft_s=time.perf_counter() - started_s,
-                notes=notes,
-            )
-            yield answer.text
-            result.append(answer)
-
-        return AnswerStream(pieces(), result)
-
-    # -- what is known of time -------------------------------------------------------------------
-
-    def _clock(self) -> StreamClock:
-        wall = self._state.wall_at_zero
-        zero = None if wall is None else datetime.fromisoformat(wall)
-        return StreamClock(self._state.last_s, self._state.first_s, zero)
-
-    def _footage(self, long_term: LongTermMemory) -> list[tuple[float, float]]:
-        """Stretches of stream time that can be looked at."""
-        spans = long_term.timeline.footage()
-        newest = long_term.timeline.newest
-        spans += [
-            (record.pts_s, self.memory.frames.end_of(frame))
-            for frame, record in self.memory.frames.items()
-            if newest is None or frame >= newest.end_frame
-        ]
-        return [*spans, *((frame.pts_s, frame.pts_s) for frame in self._pending)]
-
-    def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
-        lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]
-        for start, end, reason in long_term.chain.lost:
-            lost.append(MissingSpan(start, end, "lost" if reason == "dropped" else reason))
-        return lost
-
-    def _keyframe_name(self, segment_id: int) -> str | None:
-        long_term = self.long_term
-        return (
-            str(segment_id)
-            if long_term is not None and long_term.has_pictures(segment_id)
-            else None
+            on_progress=on_progress,
+            overrides=overrides,
         )
 
     def keyframe(self, name: str) -> Image:
@@ -545,27 +368,6 @@ class StreamSession:
             SegmentUnavailableError: It is gone.
         """
         return self._require_long_term().picture(int(name))
-
-    def _ready(
-        self,
-        question: str,
-        text: str,
-        status: AnswerStatus,
-        route: Route = "now",
-        missing: tuple[MissingSpan, ...] = (),
-    ) -> AnswerStream:
-        """An answer that code gives, not the model."""
-        answer = Answer(
-            text,
-            status,
-            missing=missing,
-            route=route,
-            stream=self.name,
-            question=question,
-            asked_at_s=self._state.last_s,
-            notes=(text,),
-        )
-        return AnswerStream(iter([text]), [answer])
 
     @contextmanager
     def _fork(self) -> Iterator[tuple[HierarchicalCache, FrameTable]]:

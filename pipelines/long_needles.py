@@ -180,11 +180,9 @@ def _queries(rng: np.random.Generator, now: Story, needle: Needle, cast: Cast) -
         asked += [(type, pair, truths[type])] * WORDINGS
     if is_unique(sprite, cast):
         asked += [(type, slots, truths[type]) for type in UNIQUE_TYPES]
-    asked += [("exists_pair", pair, "yes")] * 2
-    asked += [
-        ("exists_pair", {"shape": shape, "color": color}, "no")
-        for shape, color in needle.look_alikes
-    ]
+    shape, color = one_of(rng, needle.look_alikes)
+    asked.append(("exists_pair", pair, "yes"))
+    asked.append(("exists_pair", {"shape": shape, "color": color}, "no"))
     for type in NOW_TYPES:
         truth = answer(now, type, {})
         if truth is not None:

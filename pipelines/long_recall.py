@@ -48,7 +48,7 @@ from pipelines.needles import Moment, group_of
 from pipelines.replay import Replay, numbered
 from pipelines.reporting import bundled_model, print_header, save_config
 
-POLICIES = "ours,store_all,hermes,uniform,sink_window,window"
+POLICIES = "ours,store_all,window,hermes,uniform,sink_window"
 CODECS = "int8,raw,k8v4,int4"
 AGES = "60,600,3600,28800,86400"
 #: No other pipeline and no training draws from this seed.

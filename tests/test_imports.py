@@ -36,12 +36,13 @@ RANKS: tuple[tuple[str, int], ...] = (
     ("pipelines*", 9),
     ("demos*", 9),
     ("hermes_like.answer", 4),
+    ("hermes_like.asking", 4),
     ("hermes_like.session", 5),
     ("hermes_like.engine", 6),
     ("hermes_like.*", 3),
 )
-#: Ranks within which modules may import each other: stations, and the insides of one package.
-SAME_RANK = {3, 7, 8, 9}
+#: Ranks within which modules may import each other: stations, answering, insides of one package.
+SAME_RANK = {3, 4, 7, 8, 9}
 #: Folders with a seam; their implementations know other seams by ``base.py`` only.
 SEAMS = ("sources", "models", "policies", "codec", "tiers", "retrieval")
 

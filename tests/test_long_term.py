@@ -1,4 +1,4 @@
-"""The past off the device: found again, kept over restarts, erased for good, and said to be missing."""
+"""The past off the device: found again, kept over restarts, erased for good, told when missing."""
 
 from __future__ import annotations
 
@@ -145,10 +145,7 @@ def test_scan_counts_lists_and_denies(sprites) -> None:
         )
         assert listed.text.count(" to ") == 3
         assert seen
-        late = session.config.model_copy(
-            update={"retrieval": RetrievalConfig(scan_deadline_s=1e-9)}
-        )
-        session._scanner.config = late.retrieval
+        session._desk.scanner.config = RetrievalConfig(scan_deadline_s=1e-9)
         partial = session.ask("how many stars appeared ?")
         assert partial.status == "partial"
         assert any("time ran out" in note for note in partial.notes)

@@ -69,7 +69,7 @@ def plan_budget(
         raise BudgetError(
             f"memory.device_tokens: expected at least {prefix_tokens + on_top + floor} "
             f"(prefix {prefix_tokens}, segment of {config.segment_frames} frames {segment}, "
-            f"question with history, answer and retrieved tokens {asking}, guidance {guidance_tokens}, "
-            f"resident {floor}), got {config.device_tokens}"
+            f"question with history, answer and retrieved tokens {asking}, "
+            f"guidance {guidance_tokens}, resident {floor}), got {config.device_tokens}"
         )
     return Budget(config.device_tokens, prefix_tokens, resident)

@@ -52,7 +52,8 @@ def merge(
     """
     parts = [_merged(slots, tokens) for slots, tokens in zip(cache.layers, returned, strict=True)]
     lengths = [int(ids.shape[0]) for _, _, ids in parts]
-    added = max(length - slots.length for length, slots in zip(lengths, cache.layers, strict=True))
+    held: list[int] = cache.lengths
+    added = max(length - before for length, before in zip(lengths, held, strict=True))
     if not added:
         return 0
     positions = scheme.merged(lengths, cache.dims.device)

@@ -184,9 +184,9 @@ class Tier(ABC):
 
     @abstractmethod
     def remove(self, segment_ids: Collection[int]) -> None:
-        """Erase segments: afterwards neither their bytes nor their vectors can be found in the tier.
+        """Erase segments: afterwards neither bytes nor vectors of them can be found in the tier.
 
-        Unknown ids are ignored. May be slow: files that hold an erased segment are written anew.
+        Unknown ids are ignored. May be slow: files that hold an erased segment are written to.
         """
 
     @abstractmethod

@@ -279,6 +279,8 @@ class Log:
                 raise LayoutError(f"head of segment {head.segment_id}")
             return head, [(label, data) for _, label, data in parts[1:]]
         except (LayoutError, ValueError) as error:
+            if self._is_replaced(entry):
+                return self.read(segment_id)
             raise self._distrust(entry, "checksum", str(error)) from error
         except _ForeignError as error:
             raise self._distrust(entry, "fingerprint", str(error)) from error
@@ -290,6 +292,10 @@ class Log:
                     shared.misses.counts["io_error"] += 1
                     shared.note_error(io_error(error, volume.path.name))
             raise SegmentUnavailableError(segment_id, "io_error", str(error)) from error
+
+    def _is_replaced(self, entry: Entry) -> bool:
+        """Whether another thread has stored the segment anew while it was being read."""
+        return self.entries.get(entry.row.segment_id, entry) is not entry
 
     def _verified_header(self, view: memoryview, row: Row) -> RecordHeader:
         """The header of a record just read, which must be the one that was asked for."""

@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest
 
@@ -32,7 +31,6 @@ MOST_PENDING_ROWS = 1024
 _SLACK_BYTES = 96 * 2**10
 _ROW = struct.Struct("<qqqqqqqdd")
 _SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (
     sequence INTEGER PRIMARY KEY, kind INTEGER NOT NULL, volume INTEGER NOT NULL,
     start INTEGER NOT NULL, bytes INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -41,9 +39,10 @@ CREATE TABLE records (
 CREATE TABLE heads_1 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
 CREATE TABLE heads_2 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
 CREATE INDEX records_of_volume ON records (volume);
-CREATE TABLE erasing (kind INTEGER, segment INTEGER, PRIMARY KEY (kind, segment)) WITHOUT ROWID;
-"""
-T = TypeVar("T")
+CREATE TABLE erasing (
+    kind INTEGER, segment INTEGER, digest INTEGER, PRIMARY KEY (kind, segment)) WITHOUT ROWID"""
+#: What SQLite and Python's module for it raise; damaged names and messages fail to decode.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class ManifestDamaged(Exception):
@@ -154,15 +153,15 @@ class Manifest:
             if is_new:
                 self._run(self._create)
             return self._load()
-        except sqlite3.Error as error:
-            self._disconnect()
+        except _ERRORS as error:
+            self.disconnect()
             if _code(error) == sqlite3.SQLITE_FULL:
                 raise TierFullError(f"{NAME}: {error}") from error
             if _can_wait(error):
                 raise StorageError(f"{NAME}: {error}") from error
             raise ManifestDamaged(str(error)) from error
         except ManifestDamaged:
-            self._disconnect()
+            self.disconnect()
             raise
 
     @staticmethod
@@ -175,11 +174,11 @@ class Manifest:
         path = (folder / NAME).absolute()
         try:
             connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise ManifestDamaged(str(error)) from error
         try:
             return _rows(connection)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise ManifestDamaged(str(error)) from error
         finally:
             connection.close()
@@ -199,7 +198,7 @@ class Manifest:
                 "cache_size=-2048",
             ):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
-        except sqlite3.Error:
+        except _ERRORS:
             connection.close()
             raise
         return connection
@@ -265,7 +264,7 @@ class Manifest:
                 self._run(lambda c: _insert(c, rows))
                 del self._pending[: len(rows)]
             self._checkpoint(is_forced=is_checkpoint)
-        except (sqlite3.Error, OSError, TierFullError) as error:
+        except (*_ERRORS, OSError, TierFullError) as error:
             if not _can_wait(error):
                 raise StorageError(f"{NAME}: {error}") from error
 
@@ -300,15 +299,13 @@ class Manifest:
 
     def intend_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
         """Note what is about to be erased, so that a crash in between can be made good."""
-        values = [(kind, segment_id) for segment_id in segment_ids]
-        self._write(lambda c: c.executemany("INSERT OR IGNORE INTO erasing VALUES (?,?)", values))
+        values = [(kind, i, _intent_digest(kind, i)) for i in segment_ids]
+        self._write(lambda c: c.executemany("INSERT OR IGNORE INTO erasing VALUES (?,?,?)", values))
 
     def erasures(self) -> list[tuple[int, int]]:
-        """Kind and segment of erasures that were begun."""
-        return [
-            (int(kind), int(segment))
-            for kind, segment in self._open_connection().execute("SELECT * FROM erasing")
-        ]
+        """Kind and segment of erasures that were begun; altered rows do not count."""
+        found = self._open_connection().execute("SELECT kind, segment, digest FROM erasing")
+        return [(kind, i) for kind, i, digest in found if digest == _intent_digest(kind, i)]
 
     def finish_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
         """Cross off erasures, after everything of them has left the file."""
@@ -322,16 +319,6 @@ class Manifest:
         haystacks = [path.read_bytes() for path in (self.path, self._wal) if path.exists()]
         return any(needle in hay for needle in needles if needle for hay in haystacks)
 
-    def meta(self, name: str) -> bytes | None:
-        """A stored value."""
-        found = self._open_connection().execute("SELECT value FROM meta WHERE name=?", (name,))
-        row = found.fetchone()
-        return None if row is None else bytes(row[0])
-
-    def set_meta(self, name: str, value: bytes) -> None:
-        """Store a value."""
-        self._write(lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (name, value)))
-
     def close(self) -> None:
         """Write what is pending and close. Safe to call twice."""
         if self._connection is None:
@@ -339,14 +326,14 @@ class Manifest:
         try:
             self.flush(is_checkpoint=True)
         finally:
-            self._disconnect()
+            self.disconnect()
             self.measure()
             self._ledger.settle("manifest", self._db_bytes + self._wal_bytes)
 
     def discard(self, *, keeps_claim: bool = False) -> None:
         """Close and remove the files; what was pending is in the volumes."""
         self._pending.clear()
-        self._disconnect()
+        self.disconnect()
         for path in self.files():
             path.unlink(missing_ok=True)
         if not keeps_claim:
@@ -363,12 +350,12 @@ class Manifest:
             try:
                 self._run(work)
                 self._checkpoint(is_forced=is_checkpoint)
-            except (sqlite3.Error, OSError) as error:
+            except (*_ERRORS, OSError) as error:
                 if not _can_wait(error) or not self._make_room():
                     raise
                 self._run(work)
                 self._checkpoint(is_forced=is_checkpoint)
-        except (sqlite3.Error, OSError) as error:
+        except (*_ERRORS, OSError) as error:
             raise StorageError(f"{NAME}: {error}") from error
 
     def _run(self, work: Callable[[sqlite3.Connection], object]) -> None:
@@ -378,7 +365,7 @@ class Manifest:
             work(connection)
             failpoints.hit("manifest.before_commit")
             connection.execute("COMMIT")
-        except (sqlite3.Error, OSError):
+        except (*_ERRORS, OSError):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -412,7 +399,8 @@ class Manifest:
             raise StorageError(f"{self.path}: closed")
         return self._connection
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """Close the file as it is; what is pending stays so. Safe to call twice."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -460,6 +448,9 @@ def _rows(connection: sqlite3.Connection) -> list[Row]:
         raise ManifestDamaged(f"version {version}")
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise ManifestDamaged("quick_check")
+    schema = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if sorted(sql for (sql,) in schema) != sorted(part.strip() for part in _SCHEMA.split(";")):
+        raise ManifestDamaged("schema")
     rows = []
     for digest, *columns in connection.execute(_SELECT):
         try:
@@ -470,6 +461,11 @@ def _rows(connection: sqlite3.Connection) -> list[Row]:
             raise ManifestDamaged("row checksum")
         rows.append(Row(*columns))
     return rows
+
+
+def _intent_digest(kind: int, segment_id: int) -> int:
+    """Checksum of an intention, so that no altered one erases another segment."""
+    return xxh3_64_intdigest(b"%d %d" % (kind, segment_id)) - 2**63
 
 
 def _batches(rows: Collection[Row], limit_bytes: int) -> Iterable[list[Row]]:

@@ -27,7 +27,7 @@ from hermes_like.tiers.manifest import (
     Row,
     unknown_row,
 )
-from hermes_like.tiers.misses import Loss
+from hermes_like.tiers.misses import Loss, Misses
 from hermes_like.tiers.shared import Shared
 from hermes_like.tiers.volume import Volume
 
@@ -52,10 +52,31 @@ class Recovery:
 
     def run(self) -> None:
         """Load everything; brings manifest and volumes in line unless read-only."""
-        is_read_only = self.shared.is_read_only
-        if not is_read_only:
+        if not self.shared.is_read_only:
             self._fit_caps()
         failpoints.hit("open.before_recovery")
+        try:
+            self._load_and_write()
+        except TierFullError:
+            raise
+        except StorageError as error:  # damage that only writing shows: do without the manifest
+            if self.shared.is_read_only:
+                raise
+            self.shared.note_error(error)
+            self._start_again()
+            self._load_and_write()
+        failpoints.hit("open.after_recovery")
+
+    def _start_again(self) -> None:
+        """Forget what the manifest told, and the manifest."""
+        self.shared.manifest.discard()
+        self.shared.misses = Misses()
+        self._added, self._removed, self._seen, self._older = [], [], set(), []
+        for log in self.logs:
+            log.entries.clear()
+            log.stale.clear()
+
+    def _load_and_write(self) -> None:
         rows = self._open_manifest()
         self._seen = {row.sequence for row in rows}
         by_volume: dict[int, list[Row]] = defaultdict(list)
@@ -68,9 +89,8 @@ class Recovery:
         self.shared.next_sequence = max(self._seen, default=0) + 1
         numbers = [number for log in self.logs for number in log.volumes]
         self.shared.next_volume = max([0, *numbers, *by_volume]) + 1
-        if not is_read_only:
+        if not self.shared.is_read_only:
             self._bring_in_line(by_volume)
-        failpoints.hit("open.after_recovery")
 
     def _fit_caps(self) -> None:
         """Unlink the oldest volumes where the caps are lower than they were."""

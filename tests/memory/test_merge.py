@@ -177,9 +177,9 @@ def test_nothing_new_changes_nothing_and_the_cap_holds(tiny) -> None:
     blocks = stored(mine, 0, 6)
     mine.compact()
     mine.cache.layers[0].limit = mine.cache.layers[0].length + 10
+    many = returned([blocks])
+    many[0] = ReturnedTokens(many[0].raw_keys, many[0].values, many[0].ids + 1_000)
     with mine.cache.fork() as cache, pytest.raises(BudgetError, match="device_tokens"):
-        many = returned([blocks])
-        many[0] = ReturnedTokens(many[0].raw_keys, many[0].values, many[0].ids + 1_000)
         merge(cache, many, mine.scheme)
 
 

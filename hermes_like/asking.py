@@ -1,0 +1,282 @@
+"""Questions at the door: planned, then answered by code, by a scan, or by the model.
+
+It knows plans, routes and what there is footage of. It does not know how frames become memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from hermes_like.answer import NO_FOOTAGE, Answerer, AnswerStream, Request
+from hermes_like.config import AnswerConfig, HermesConfig
+from hermes_like.consult import Consultant, Consulted, Search
+from hermes_like.directions import (
+    covered,
+    is_instant,
+    is_sure,
+    max_neighbours,
+    scan_evidence,
+    scan_text,
+    search_range,
+)
+from hermes_like.long_term import LongTermMemory
+from hermes_like.memory.cache import HierarchicalCache
+from hermes_like.memory.hierarchy import DeviceMemory
+from hermes_like.memory.provenance import FrameTable
+from hermes_like.models.base import ModelAdapter
+from hermes_like.records import Answer, AnswerStatus, MissingSpan, Route
+from hermes_like.resume import SessionState
+from hermes_like.retrieval.clock import StreamClock
+from hermes_like.retrieval.planner import Plan, plan_question
+from hermes_like.scan import Scanner
+
+#: Most spans that a scan lists.
+MAX_SCAN_SPANS = 1000
+
+Progress = Callable[[int, int], None]
+Fork = Callable[[], AbstractContextManager[tuple[HierarchicalCache, FrameTable]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One question on its way: how to generate, and when it came."""
+
+    config: AnswerConfig
+    started_s: float
+    missing: tuple[MissingSpan, ...] = ()
+
+
+class Desk:
+    """Takes the questions of one session.
+
+    Args:
+        memory: On the device.
+        long_term: Off the device; None: nothing is kept there.
+        answerer: Asks the model.
+        config: The whole configuration.
+        state: The session's state as it is now.
+        fork: Opens a cache that holds everything seen so far.
+        lock: Guards state and memories.
+    """
+
+    def __init__(
+        self,
+        memory: DeviceMemory,
+        long_term: LongTermMemory | None,
+        answerer: Answerer,
+        config: HermesConfig,
+        state: Callable[[], SessionState],
+        fork: Fork,
+        lock: threading.RLock,
+    ) -> None:
+        self.memory, self.long_term, self.config = memory, long_term, config
+        self.model: ModelAdapter = memory.adapter
+        self._answerer, self._get_state, self._fork, self._lock = answerer, state, fork, lock
+        if long_term is not None:
+            self._consultant = Consultant(memory, long_term, config.retrieval)
+            self.scanner = Scanner(memory, long_term, config.retrieval)
+
+    @property
+    def _state(self) -> SessionState:
+        return self._get_state()
+
+    def stream(
+        self,
+        question: str,
+        *,
+        route: Route | None,
+        since_s: float | None,
+        until_s: float | None,
+        on_progress: Progress | None,
+        overrides: Mapping[str, Any],
+    ) -> AnswerStream:
+        """See :meth:`StreamSession.ask_stream`."""
+        started_s = time.perf_counter()
+        if not question.strip():
+            raise ValueError("question: expected some words, got none")
+        config = AnswerConfig.model_validate(self.config.answer.model_dump() | dict(overrides))
+        asked = _Question(config, started_s)
+        if self.long_term is None:
+            return self._from_device(question, asked)
+        with self._lock:
+            clock = self.clock()
+            footage = self._footage(self.long_term)
+            lost = self._lost(self.long_term)
+        plan = plan_question(
+            question,
+            clock=clock,
+            config=self.config.retrieval,
+            route=route,
+            since_s=since_s,
+            until_s=until_s,
+        )
+        if not self._state.num_frames:
+            return self._ready(question, NO_FOOTAGE, "no_footage")
+        told, missing = covered(plan, clock, footage, lost)
+        if told is not None:
+            return self._ready(question, told.text, told.status, plan.route, told.missing)
+        asked = replace(asked, missing=missing)
+        if plan.route == "scan":
+            text = self.model.scan_question(plan.text)
+            if text is not None and not self.model.unknown_words(text):
+                return self._scan(plan, text, clock, asked, on_progress)
+            plan = replace(plan, route="recall")
+        return self._from_memory(plan, asked)
+
+    def _from_device(self, question: str, asked: _Question) -> AnswerStream:
+        """Answer from what is resident, where nothing else is kept."""
+        told = self._unknown(question)
+        if told is not None:
+            return told
+        if not self._state.num_frames:
+            return self._ready(question, NO_FOOTAGE, "no_footage")
+        return self._answerer.stream(self._request(question, asked))
+
+    def _unknown(self, question: str, prompt: str | None = None) -> AnswerStream | None:
+        unknown = self.model.unknown_words(question if prompt is None else prompt)
+        if not unknown:
+            return None
+        words = ", ".join(repr(word) for word in unknown)
+        return self._ready(question, f"This model does not know {words}.", "ok")
+
+    def _request(self, question: str, asked: _Question) -> Request:
+        state = self._state
+        return Request(
+            question, asked.config, state.name, state.last_s, asked.started_s, self._fork
+        )
+
+    def _from_memory(self, plan: Plan, asked: _Question) -> AnswerStream:
+        """Answer from what is resident and what comes back."""
+        prompt = self.model.present_question(plan.text) if plan.route == "time" else plan.text
+        told = self._unknown(plan.question, prompt)
+        if told is not None:
+            return told
+        start_s, end_s = search_range(plan)
+        search = Search(
+            route=plan.route,
+            prompt=self.model.question_ids(prompt, is_first=True),
+            start_s=start_s,
+            end_s=end_s,
+            is_gated=plan.route == "recall" and not is_sure(plan),
+            neighbour_frames=max_neighbours(plan, self.config.retrieval),
+            is_instant=is_instant(plan),
+        )
+
+        def consult(cache: HierarchicalCache, table: FrameTable) -> Consulted:
+            found = self._consultant.consult(search, cache, table)
+            found.missing = (*asked.missing, *found.missing)
+            return found
+
+        request = replace(
+            self._request(plan.question, asked),
+            notes=plan.notes,
+            prompt=prompt,
+            consult=None if plan.route == "now" else consult,
+            keyframe=self._keyframe_name,
+        )
+        return self._answerer.stream(request)
+
+    def _scan(
+        self,
+        plan: Plan,
+        text: str,
+        clock: StreamClock,
+        asked: _Question,
+        on_progress: Progress | None,
+    ) -> AnswerStream:
+        """Answer by asking about one frame after the other."""
+        result: list[Answer] = []
+
+        def pieces() -> Iterator[str]:
+            start_s, end_s = search_range(plan)
+            with self._fork() as (cache, table):
+                found = self.scanner.scan(
+                    text,
+                    cache,
+                    table,
+                    start_s=start_s,
+                    end_s=end_s,
+                    is_first_enough=plan.scan_kind == "exists",
+                    on_progress=on_progress,
+                )
+            holes = (*asked.missing, *found.missing)
+            notes = plan.notes
+            if not found.is_complete:
+                notes = (*notes, "The time ran out before everything was looked at.")
+            answer = Answer(
+                text=scan_text(plan, found, clock),
+                status="partial" if holes or not found.is_complete else "ok",
+                evidence=scan_evidence(
+                    found, self._state.name, max(asked.config.evidence_spans, MAX_SCAN_SPANS)
+                ),
+                missing=holes,
+                route="scan",
+                stream=self._state.name,
+                question=plan.question,
+                asked_at_s=self._state.last_s,
+                ttft_s=time.perf_counter() - asked.started_s,
+                notes=notes,
+            )
+            yield answer.text
+            result.append(answer)
+
+        return AnswerStream(pieces(), result)
+
+    # -- what is known of time -------------------------------------------------------------------
+
+    def clock(self) -> StreamClock:
+        wall = self._state.wall_at_zero
+        zero = None if wall is None else datetime.fromisoformat(wall)
+        return StreamClock(self._state.last_s, self._state.first_s, zero)
+
+    def _footage(self, long_term: LongTermMemory) -> list[tuple[float, float]]:
+        """Stretches of stream time that can be looked at."""
+        spans = long_term.timeline.footage()
+        newest = long_term.timeline.newest
+        spans += [
+            (record.pts_s, self.memory.frames.end_of(frame))
+            for frame, record in self.memory.frames.items()
+            if newest is None or frame >= newest.end_frame
+        ]
+        return [*spans, (self._state.last_s, self._state.last_s)]
+
+    def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
+        lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]
+        for start, end, reason in long_term.chain.lost:
+            lost.append(MissingSpan(start, end, "lost" if reason == "dropped" else reason))
+        return lost
+
+    def _keyframe_name(self, segment_id: int) -> str | None:
+        long_term = self.long_term
+        return (
+            str(segment_id)
+            if long_term is not None and long_term.has_pictures(segment_id)
+            else None
+        )
+
+    def _ready(
+        self,
+        question: str,
+        text: str,
+        status: AnswerStatus,
+        route: Route = "now",
+        missing: tuple[MissingSpan, ...] = (),
+    ) -> AnswerStream:
+        """An answer that code gives, not the model."""
+        answer = Answer(
+            text,
+            status,
+            missing=missing,
+            route=route,
+            stream=self._state.name,
+            question=question,
+            asked_at_s=self._state.last_s,
+            notes=(text,),
+        )
+        return AnswerStream(iter([text]), [answer])
