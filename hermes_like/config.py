@@ -221,7 +221,7 @@ class RetrievalConfig(Station):
         32, ge=0, description="slots kept free for what is brought back; 0: nothing is"
     )
     heads: tuple[tuple[int, int], ...] = Field(
-        ((0, 1), (4, 0)), description="(layer, KV head) whose keys are searched; see calibrate"
+        ((5, 0), (0, 1), (0, 0), (3, 0)), description="(layer, KV head) whose keys are searched; see calibrate"
     )
     pooling: Literal["max", "mean"] = Field(
         "max", description="over question tokens: the best one counts, or all"
@@ -231,7 +231,7 @@ class RetrievalConfig(Station):
         description="pooled scores per head: standardised on the stream, centred, or raw",
     )
     gate_margin: float = Field(
-        0.0, description="how far the best hit must beat resident frames to be fetched"
+        47.94, description="how far the best hit must beat resident frames to be fetched"
     )
     vectors_per_frame: int = Field(
         2, ge=1, description="vectors of a frame and head: groups of its tokens in row-major order"

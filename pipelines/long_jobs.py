@@ -6,7 +6,6 @@ says that it is whole. This module knows neither models nor questions.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -46,6 +45,7 @@ class Unit:
         is_on_disk: Whether segments go to a folder, under the preset's caps.
         seed: Of the experiment.
         out: Folder of the results.
+        variants: Different pictures of the same sprites; None: all differ.
         weights: Folder of other weights than the bundled ones.
     """
 
@@ -59,6 +59,7 @@ class Unit:
     is_on_disk: bool
     seed: int
     out: Path
+    variants: int | None = None
     weights: Path | None = None
 
     @property
@@ -84,6 +85,7 @@ class Unit:
             "seed": self.seed,
             "weights": reporting.weights_digest(),
             "config": self.config.model_dump(mode="json"),
+            **({} if self.variants is None else {"variants": self.variants}),
         }
 
 
@@ -146,15 +148,6 @@ def use_weights(folder: Path | None) -> None:
     if folder is not None:
         sprites.weights_folder = reporting.weights_folder = lambda: folder
         reporting.weights_digest.cache_clear()
-
-
-def vision_digest(model: Any) -> str:
-    """The first digits of a hash of all weights that pictures pass through."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model._model.state_dict().items()):
-        if "language_model" not in name and "lm_head" not in name:
-            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:12]
 
 
 def anonymous_bytes() -> int:

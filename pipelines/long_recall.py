@@ -19,31 +19,27 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from hermes_like.models import ModelAdapter, load_model
-from hermes_like.sprites.render import render_frame
+from hermes_like.sprites.world import Story
 from pipelines.long_jobs import (
     RAW_ONLY,
     Unit,
     anonymous_bytes,
     read_unit,
-    replace_file,
     slug,
     split_policies,
     use_weights,
-    vision_digest,
 )
-from pipelines.long_needles import draw_long_stream
+from pipelines.long_needles import LongStream, draw_long_stream
 from pipelines.long_report import print_report
 from pipelines.long_views import EXTRAS, StudySession
+from pipelines.long_vision import Film, encode_films, read_tokens, run_all, vision_digest
 from pipelines.needles import Moment, group_of
 from pipelines.replay import Replay, numbered
 from pipelines.reporting import bundled_model, print_header, save_config
@@ -53,78 +49,19 @@ CODECS = "int8,raw,k8v4,int4"
 AGES = "60,600,3600,28800,86400"
 #: No other pipeline and no training draws from this seed.
 SEED = 20_261_207
-VISION_BATCH = 16
-#: Frames that one process encodes at a time.
-PART_FRAMES = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class VisionPart:
-    """Some frames of a stream to be encoded into a file."""
-
-    unit: Unit
-    file: Path
-    start: int
-    stop: int
+def film_of(model: ModelAdapter, unit: Unit, story: Story) -> Film:
+    """The film of a stream; its file is named after what its tokens depend on."""
+    drawn = f"{unit.seed}-{unit.stream}-{max(unit.ages)}-{unit.num_needles}"
+    variants = "" if unit.variants is None else f"-v{unit.variants}"
+    file = unit.out / f"vision_{drawn}{variants}-{vision_digest(model)}.npy"
+    return Film(story, (unit.seed, unit.stream), file, unit.variants)
 
 
-def encode_part(part: VisionPart) -> None:
-    """Render and encode frames ``start`` to ``stop`` into their place in the file."""
-    torch.set_num_threads(1)
-    use_weights(part.unit.weights)
-    model = load_model("sprites")
-    stream = draw_long_stream(
-        part.unit.seed, part.unit.stream, part.unit.ages, part.unit.num_needles
-    )
-    frames = list(stream.story.frames())
-    seed = [part.unit.seed, part.unit.stream]
-    tokens = np.load(part.file, mmap_mode="r+")
-    for start in range(part.start, part.stop, VISION_BATCH):
-        numbers = range(start, min(start + VISION_BATCH, part.stop))
-        images = [render_frame(frames[n], np.random.default_rng([*seed, n])) for n in numbers]
-        tokens[start : start + len(images)] = model.embed_frames(images).numpy()
-    tokens.flush()
-
-
-def vision_file(model: ModelAdapter, unit: Unit) -> Path:
-    """Where the vision tokens of a stream are kept, whatever the decoder."""
-    drawn = f"{unit.seed}-{unit.stream}-{max(unit.ages)}-{unit.num_needles}-{vision_digest(model)}"
-    return unit.out / f"vision_{drawn}.npy"
-
-
-def encode_streams(model: ModelAdapter, units: Sequence[Unit], jobs: int) -> dict[int, Path]:
-    """Encode the frames of all streams that are not there yet; returns files by stream."""
-    files: dict[int, Path] = {}
-    parts: list[VisionPart] = []
-    fresh: dict[Path, Path] = {}
-    for unit in units:
-        if unit.stream in files:
-            continue
-        file = files[unit.stream] = vision_file(model, unit)
-        if file.exists():
-            continue
-        stream = draw_long_stream(unit.seed, unit.stream, unit.ages, unit.num_needles)
-        count = stream.story.num_frames
-        fresh[file] = temporary = file.with_suffix(".part.npy")
-        shape = (count, *model.embed_frames([np.zeros((240, 320, 3), np.uint8)]).shape[1:])
-        np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape).flush()
-        parts += [
-            VisionPart(unit, temporary, start, min(start + PART_FRAMES, count))
-            for start in range(0, count, PART_FRAMES)
-        ]
-    _run_all(encode_part, parts, jobs)
-    for file, temporary in fresh.items():
-        replace_file(temporary, file)
-    return files
-
-
-def _run_all(work: Any, items: Sequence[Any], jobs: int) -> None:
-    if jobs > 1 and len(items) > 1:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            list(pool.map(work, items))
-    else:
-        for item in items:
-            work(item)
+def stream_of(unit: Unit) -> LongStream:
+    """The stream of a unit."""
+    return draw_long_stream(unit.seed, unit.stream, unit.ages, unit.num_needles)
 
 
 def run_unit(unit: Unit) -> None:
@@ -133,8 +70,8 @@ def run_unit(unit: Unit) -> None:
     use_weights(unit.weights)
     settings = unit.settings  # before weights change
     model = load_model("sprites")
-    stream = draw_long_stream(unit.seed, unit.stream, unit.ages, unit.num_needles)
-    tokens = torch.from_numpy(np.load(vision_file(model, unit), mmap_mode="c"))
+    stream = stream_of(unit)
+    tokens = read_tokens(film_of(model, unit, stream.story))
     folder = unit.out / f"memory_{unit.stream:03d}.{slug(unit.policy)}" if unit.is_on_disk else None
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -239,10 +176,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--codecs", default=CODECS, help="views of a store; the first is ours")
     parser.add_argument("--views", default=",".join(EXTRAS), help="further views of a store")
     parser.add_argument("--tier", choices=("host", "disk"), default="host", help="of the store")
+    parser.add_argument(
+        "--variants", type=int, default=0, help="pictures drawn of the same sprites; 0: all differ"
+    )
     parser.add_argument("--device-tokens", type=int, default=256)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--jobs", type=int, default=1, help="processes, one core each")
     parser.add_argument("--weights", type=Path, help="other weights than the bundled ones")
+    parser.add_argument("--encode-only", action="store_true", help="vision tokens, nothing more")
     parser.add_argument("--report-only", action="store_true", help="run nothing more")
     parser.add_argument("--out", type=Path, default=Path("runs/long_recall"))
     return parser.parse_args(argv)
@@ -268,6 +209,7 @@ def plan(args: argparse.Namespace) -> list[Unit]:
                     is_on_disk=args.tier == "disk",
                     seed=args.seed,
                     out=args.out,
+                    variants=args.variants or None,
                     weights=args.weights,
                 )
             )
@@ -288,14 +230,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         "resolved configs": ", ".join(map(str, saved.values())),
         "device_tokens": args.device_tokens,
         "streams": f"{args.streams} of one frame per second, tier {args.tier}",
+        "pictures": f"at most {args.variants} of the same sprites"
+        if args.variants
+        else "all differ",
         "seed": args.seed,
         "warm-up": "none needed: accuracy, not speed",
     }
     where = print_header("recall and existence against age", facts)
     left = [] if args.report_only else [unit for unit in units if read_unit(unit)[1] is None]
     if left:
-        encode_streams(load_model("sprites"), left, args.jobs)
-        _run_all(run_unit, left, args.jobs)
+        model = load_model("sprites")
+        streams = {unit.stream: unit for unit in left}.values()
+        films = [film_of(model, unit, stream_of(unit).story) for unit in streams]
+        encode_films(model, films, args.jobs, args.weights)
+        if args.encode_only:
+            return 0
+        run_all(run_unit, left, args.jobs)
     found = [(asdict(unit), *read_unit(unit)) for unit in units]
     if not any(moments for _, moments, _ in found):
         raise SystemExit("nothing has been run yet with these settings and weights")

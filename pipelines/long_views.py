@@ -130,7 +130,7 @@ class StudySession(StreamSession):
         if "oracle" in extras:
             told = Told(self.memory, self._recoded("raw"), self.config.retrieval)
             groups = frozenset({"recall", "exists_yes"})
-            views.append(View("raw, oracle", told, self._scanner, "recall", groups))
+            views.append(View("raw, oracle", told, self._desk.scanner, "recall", groups))
         if "recipe" in extras:
             views.append(self._recipe())
         return views
@@ -139,6 +139,18 @@ class StudySession(StreamSession):
         retrieval = self.config.retrieval
         watched = Watched(self.memory, long_term, retrieval)
         return View(name, watched, Scanner(self.memory, long_term, retrieval), route)
+
+    def scan_view(self, codec: str, **changes: Any) -> View:
+        """A view whose scans run with other settings.
+
+        Args:
+            codec: As which segments come back.
+            changes: Fields of :class:`~hermes_like.config.RetrievalConfig`.
+        """
+        long_term = self._recoded(codec)
+        retrieval = self.config.retrieval.model_copy(update=changes)
+        watched = Watched(self.memory, long_term, retrieval)
+        return View(codec, watched, Scanner(self.memory, long_term, retrieval))
 
     def _recoded(self, codec: str) -> LongTermMemory:
         long_term = self._require_long_term()
@@ -157,7 +169,7 @@ class StudySession(StreamSession):
         changed = {"pooling": "mean", "normalisation": "none", "vectors_per_frame": 1}
         retrieval = self.config.retrieval.model_copy(update=changed)
         watched = Watched(self.memory, self._side, retrieval)
-        return View("raw, recipe", watched, self._scanner, None, frozenset({"recall"}))
+        return View("raw, recipe", watched, self._desk.scanner, None, frozenset({"recall"}))
 
     def _on_closed(self, segment: Segment) -> None:
         if self._side is not None:
@@ -173,7 +185,7 @@ class StudySession(StreamSession):
         """
         if view.consultant is not None and view.scanner is not None:
             view.consultant.last = Consulted()
-            self._consultant, self._scanner = view.consultant, view.scanner
+            self._desk._consultant, self._desk.scanner = view.consultant, view.scanner
         if isinstance(view.consultant, Told):
             view.consultant.frames = about
         answer = self.ask(question, route=view.route)

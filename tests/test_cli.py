@@ -216,7 +216,14 @@ def test_module_and_process_exit_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0:00"), (59.96, "1:00"), (83, "1:23"), (83.5, "1:23.5"), (3723, "1:02:03")],
+    [
+        (0, "0:00"),
+        (59.96, "1:00"),
+        (83, "1:23"),
+        (83.5, "1:23.5"),
+        (3723, "1:02:03"),
+        (-83, "-1:23"),
+    ],
 )
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text

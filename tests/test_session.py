@@ -26,7 +26,7 @@ def tiny():
 
 def config(policy: str = "hermes", **memory: object) -> HermesConfig:
     values = {
-        "device_tokens": 420, "segment_frames": 4, "protected_frames": 1,
+        "device_tokens": 452, "segment_frames": 4, "protected_frames": 1,
         "question_tokens": 120, "history_tokens": 150, "answer_tokens": 12,
     } | memory  # fmt: skip
     return HermesConfig(memory=MemoryConfig(**values), policy=PolicyConfig(name=policy))
@@ -82,7 +82,7 @@ def test_frames_observed_while_an_answer_streams(tiny) -> None:
 
 @pytest.mark.parametrize("policy", ["window", "hermes"])
 def test_the_cap_is_kept_however_long_the_stream(tiny, policy: str) -> None:
-    chosen = config(policy, device_tokens=400, segment_frames=4)
+    chosen = config(policy, device_tokens=432, segment_frames=4)
     with StreamSession(tiny, chosen) as session:
         bytes_seen = set()
         for i, frame in enumerate(frames(8) * 20):
@@ -116,7 +116,7 @@ def test_the_write_through_point_gets_every_segment_whole(tiny) -> None:
         for frame in frames(18):
             session.observe(frame)
     assert [s.segment_id for s in got] == [0, 1, 2, 3]
-    assert [(s.start_s, s.end_s) for s in got] == [(0, 1.5), (2, 3.5), (4, 5.5), (6, 7.5)]
+    assert [(s.start_s, s.end_s) for s in got] == [(0, 2), (2, 4), (4, 6), (6, 8)]
     per_segment = 4 * tiny.dims.tokens_per_frame
     embeds = tiny.embed_frames([f.image for f in frames(18)]).flatten(0, 1)
     for segment in got:
@@ -193,7 +193,7 @@ def test_asking_from_several_threads(tiny) -> None:
         assert not failures
         assert answers
         session.memory.check()
-        assert session.stats().peak_slots <= 420
+        assert session.stats().peak_slots <= 452
 
 
 def test_conversation_is_seen_and_stays_out_of_the_memory(tiny) -> None:
@@ -221,7 +221,7 @@ def test_old_turns_give_way_to_new_ones(tiny) -> None:
         text = tiny.decode_text(session._answerer.conversation.prompt(tiny, "last ?", 150))
         assert "question 5" in text
         assert "question 0" not in text
-        assert session.stats().peak_slots <= 420
+        assert session.stats().peak_slots <= 452
 
 
 @pytest.fixture(scope="module")

@@ -38,9 +38,9 @@ def ask(
 ) -> None:
     """Watch a video to its end and answer questions about it.
 
-    With --memory DIR the video is watched once: later calls answer from DIR, with the settings of
-    the first one, and go on where watching was broken off. 'hermes-like memory ask DIR' does
-    without the video.
+    With --memory DIR the video is watched once. Later calls answer from DIR,
+    with the settings of the first one, and go on where it was broken off.
+    'hermes-like memory ask DIR' does without the video.
     """
     past = None if memory is None else known(memory, key_file)
     stored = None if past is None else past.config

@@ -118,16 +118,13 @@ class Known:
         folder: Where it lies.
         key: For an encrypted one.
         note: What the command line noted there; None where there is nothing yet.
+        config: Configuration it was made with, by section, as far as it is known.
     """
 
     folder: Path
     key: bytes | None
-    note: Note | None
-
-    @property
-    def config(self) -> Mapping[str, Mapping[str, Any]] | None:
-        """Configuration it was made with, by section."""
-        return None if self.note is None else self.note.config
+    note: Note | None = None
+    config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def known(folder: Path, key_file: Path | None) -> Known:
@@ -144,11 +141,49 @@ def known(folder: Path, key_file: Path | None) -> Known:
     key = load_memory_key(key_file)
     require_usable(folder)
     if not is_memory(folder):
-        return Known(folder, key, None)
+        return Known(folder, key)
     with opened(folder, key) as read:
         if read.note is None and NOTE_NAME in read.store.blob_names():
             raise StorageError(f"{folder}: {'; '.join(read.problems)}")
-        return Known(folder, key, read.note)
+        config = _told_config(read) if read.note is None else read.note.config
+        return Known(folder, key, read.note, config)
+
+
+def _told_config(memory: Opened) -> dict[str, Mapping[str, Any]]:
+    """What a memory that was not made by the command line tells of its configuration."""
+    config: dict[str, Mapping[str, Any]] = dict(memory.state.get("settings", {}))
+    if memory.fingerprint is not None:
+        hard = memory.fingerprint.hard
+        for section, name, key in (
+            ("source", "sample_fps", "sample_fps"),
+            ("store", "codec", "codec"),
+            ("retrieval", "heads", "retrieval_heads"),
+        ):
+            if key in hard:
+                config[section] = {name: hard[key]}
+    return config
+
+
+def require_room(folder: Path, config: StoreConfig) -> None:
+    """Refuse caps below what a folder holds: opening it would drop the oldest segments.
+
+    Raises:
+        ConfigError: Names the caps and what there is.
+    """
+    from hermes_like.tiers.disk import keyframe_cap
+    from hermes_like.tiers.layout import KEYFRAMES
+    from hermes_like.tiers.ledger import allocated
+    from hermes_like.tiers.volume import Volume
+
+    pictures = sum(allocated(path) for _, kind, path in Volume.find(folder) if kind == KEYFRAMES)
+    rest = sum(allocated(path) for path in folder.iterdir()) - pictures
+    cap = keyframe_cap(config)
+    if pictures > cap or rest > config.disk_bytes - cap:
+        raise ConfigError(
+            f"{folder}: holds {rest} bytes and {pictures} of pictures, but store.disk_bytes "
+            f"{config.disk_bytes} with store.keyframe_bytes {config.keyframe_bytes} leaves "
+            f"{config.disk_bytes - cap} and {cap}: the rest would be dropped; set both"
+        )
 
 
 def find_fingerprint(folder: Path) -> Fingerprint | None:

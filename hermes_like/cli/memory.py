@@ -18,7 +18,7 @@ from rich.console import Console
 
 from hermes_like.cli import memory_stat, options
 from hermes_like.cli.ask import Questions, ask_all
-from hermes_like.cli.folder import is_memory, known, opened
+from hermes_like.cli.folder import is_memory, known, opened, require_room
 from hermes_like.cli.note import NOTE_NAME
 from hermes_like.cli.output import clock, size
 from hermes_like.cli.resuming import require_long_term
@@ -217,6 +217,7 @@ def _session(
 
     if not config.store.enabled or not config.store.disk_bytes:
         raise ConfigError("expected store.enabled true and store.disk_bytes above 0")
+    require_room(folder, config.store)
     session = StreamSession.open(load_model(config.model), folder, config, key=past.key)
     try:
         # Raises where another model wrote a memory that has no segment yet.

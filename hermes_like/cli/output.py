@@ -24,6 +24,8 @@ _TIERS: dict[Tier, str] = {
 
 def clock(seconds: float) -> str:
     """Stream time as ``1:23``, or ``1:02:03`` from an hour on; tenths where they matter."""
+    if seconds < 0:
+        return f"-{clock(-seconds)}"
     tenths = round(seconds * 10)
     minutes, rest = divmod(tenths, 600)
     hours, minutes = divmod(minutes, 60)
@@ -63,7 +65,8 @@ def _write_answer(answer: Answer, as_json: bool) -> None:
     typer.echo(f"         A  {answer.text}  ({', '.join(told)})")
     if answer.evidence:
         typer.echo(f"            seen at {', '.join(map(_span, answer.evidence))}")
-    for missing in answer.missing:
+    # Where there is no footage at all, the answer has said so.
+    for missing in answer.missing if answer.status != "no_footage" else ():
         span = f"{clock(missing.start_s)}-{clock(missing.end_s)}"
         typer.echo(f"            not consulted: {span} ({missing.reason})")
     for note in answer.notes:

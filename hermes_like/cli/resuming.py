@@ -94,13 +94,13 @@ def resuming(
     if note is not None:
         config = _with_start_time(config, note.watched)
     now = Watched.of(video, config.source)
+    if note is not None:
+        note.watched.require_same(now, folder)
     with ExitStack() as stack:
         source = None
         if note is None or not note.watched.is_complete:
             # Before the model, because opening it is quick and fails more often.
             source = stack.enter_context(open_source(video, config.source))
-        if note is not None:
-            note.watched.require_same(now, folder)
         model = load_model(config.model)
         session = stack.enter_context(_session(model, config, video, past))
         before = _note_of(session)
@@ -113,6 +113,11 @@ def resuming(
         if source is None:
             source = stack.enter_context(open_source(video, config.source))
         seen_s = session.stats().stream_s if session.stats().num_frames else None
+        if before is None and seen_s is not None:
+            raise ConfigError(
+                f"{folder}: remembers a stream, and not a video that a command watched; "
+                "ask it with 'hermes-like memory ask'"
+            )
         if seen_s is not None:
             _say(f"{folder}: {clock(seen_s)} of {video} are there; watching goes on from there")
             source = LaterFrames(source, seen_s)

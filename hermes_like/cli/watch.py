@@ -51,8 +51,8 @@ def watch(
 ) -> None:
     """Answer questions at their time, as the stream reaches it.
 
-    With --memory DIR a call that was broken off is gone on with. Questions whose time is over are
-    left out then: they would be asked with later frames known.
+    With --memory DIR a call that was broken off is gone on with. Questions
+    whose time is over are left out: later frames would be known.
     """
     waiting = deque(read_questions(questions))
     past = None if memory is None else known(memory, key_file)

@@ -20,7 +20,7 @@ from hermes_like.errors import (
     StorageError,
 )
 from hermes_like.tiers import layout
-from hermes_like.tiers.admission import MIGRATIONS, inspect, lock_folder, migrate
+from hermes_like.tiers.admission import LOCK, MIGRATIONS, inspect, lock_folder, migrate
 from hermes_like.tiers.blobs import Blobs
 from hermes_like.tiers.cipher import Cipher
 from hermes_like.tiers.disk_tiers import DiskKeyframes, DiskTier, check, flush
@@ -33,6 +33,7 @@ from hermes_like.tiers.shared import Shared, State
 from hermes_like.tiers.volume import UNFINISHED
 
 __all__ = [
+    "LOCK",
     "MIGRATIONS",
     "MIN_DISK_BYTES",
     "DiskKeyframes",

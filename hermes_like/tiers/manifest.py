@@ -9,107 +9,50 @@ deleted from the front, they are moved about by SQLite as little as can be, whic
 from __future__ import annotations
 
 import sqlite3
-import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-
-from xxhash import xxh3_64_intdigest
 
 from hermes_like.errors import StorageError, TierFullError
 from hermes_like.tiers import failpoints
 from hermes_like.tiers.layout import FORMAT_VERSION
 from hermes_like.tiers.ledger import Ledger, allocated
+from hermes_like.tiers.rows import (
+    DAMAGED,
+    ERASED,
+    LIVE,
+    SCHEMA,
+    UNKNOWN,
+    ManifestDamaged,
+    Row,
+    batches,
+    delete_rows,
+    delete_volume,
+    insert_rows,
+    intent_digest,
+    read_rows,
+    unknown_row,
+)
+
+__all__ = [
+    "DAMAGED",
+    "ERASED",
+    "LIVE",
+    "NAME",
+    "UNKNOWN",
+    "Manifest",
+    "ManifestDamaged",
+    "Row",
+    "unknown_row",
+]
 
 NAME = "manifest.sqlite"
-#: What a row says of its stretch.
-LIVE, DAMAGED, ERASED, UNKNOWN = 0, 1, 2, 3
 #: Rows that are kept back and written together.
 BATCH_ROWS = 16
 #: Most rows kept back where there is no room for them.
 MOST_PENDING_ROWS = 1024
 _SLACK_BYTES = 96 * 2**10
-_ROW = struct.Struct("<qqqqqqqdd")
-_SCHEMA = """
-CREATE TABLE records (
-    sequence INTEGER PRIMARY KEY, kind INTEGER NOT NULL, volume INTEGER NOT NULL,
-    start INTEGER NOT NULL, bytes INTEGER NOT NULL, state INTEGER NOT NULL,
-    segment INTEGER NOT NULL, start_s REAL NOT NULL, end_s REAL NOT NULL,
-    digest INTEGER NOT NULL);
-CREATE TABLE heads_1 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
-CREATE TABLE heads_2 (sequence INTEGER PRIMARY KEY, head BLOB NOT NULL);
-CREATE INDEX records_of_volume ON records (volume);
-CREATE TABLE erasing (
-    kind INTEGER, segment INTEGER, digest INTEGER, PRIMARY KEY (kind, segment)) WITHOUT ROWID"""
 #: What SQLite and Python's module for it raise; damaged names and messages fail to decode.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-
-
-class ManifestDamaged(Exception):
-    """The file cannot be trusted; callers build it anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One stretch of a volume.
-
-    Attributes:
-        sequence: Of the record; negative and unique where the record is unknown.
-        kind: Of the volume.
-        volume: Number of the volume.
-        offset: Where it begins, in bytes.
-        num_bytes: Its length.
-        state: ``LIVE``, ``DAMAGED``, ``ERASED`` or ``UNKNOWN``.
-        segment_id: Which segment; -1 where unknown or erased.
-        start_s: Stream time of its first frame; 0 where unknown.
-        end_s: Stream time of its end.
-        head: The head section as stored; empty unless live.
-    """
-
-    sequence: int
-    kind: int
-    volume: int
-    offset: int
-    num_bytes: int
-    state: int
-    segment_id: int
-    start_s: float
-    end_s: float
-    head: bytes
-
-    def values(self) -> tuple[object, ...]:
-        """Columns, with the checksum."""
-        front = (
-            self.sequence,
-            self.kind,
-            self.volume,
-            self.offset,
-            self.num_bytes,
-            self.state,
-            self.segment_id,
-            self.start_s,
-            self.end_s,
-        )
-        return (*front, xxh3_64_intdigest(_ROW.pack(*front) + self.head) - 2**63)
-
-    def bare(self) -> Row:
-        """The same row without the head, which is kept decoded."""
-        return Row(
-            self.sequence, self.kind, self.volume, self.offset, self.num_bytes, self.state,
-            self.segment_id, self.start_s, self.end_s, b"",
-        )  # fmt: skip
-
-    def without_head(self, state: int) -> Row:
-        """The same stretch when nothing of it is served any more."""
-        if state == DAMAGED:
-            return replace(self, state=state, head=b"")
-        return replace(self, state=state, head=b"", segment_id=-1, start_s=0.0, end_s=0.0)
-
-
-def unknown_row(kind: int, volume: int, offset: int, num_bytes: int) -> Row:
-    """Row of a stretch nobody knows."""
-    sequence = -((volume << 30) + (offset >> 12) + 1)
-    return Row(sequence, kind, volume, offset, num_bytes, UNKNOWN, -1, 0.0, 0.0, b"")
 
 
 class Manifest:
@@ -177,7 +120,7 @@ class Manifest:
         except _ERRORS as error:
             raise ManifestDamaged(str(error)) from error
         try:
-            return _rows(connection)
+            return read_rows(connection)
         except _ERRORS as error:
             raise ManifestDamaged(str(error)) from error
         finally:
@@ -204,13 +147,13 @@ class Manifest:
         return connection
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        for statement in _SCHEMA.split(";"):
+        for statement in SCHEMA.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
 
     def _load(self) -> list[Row]:
         connection = self._open_connection()
-        rows = _rows(connection)
+        rows = read_rows(connection)
         self._largest_row = max((len(row.head) for row in rows), default=0)
         self.measure()
         return rows
@@ -261,7 +204,7 @@ class Manifest:
         try:
             if rows:
                 self._claim(sum(len(row.head) + 256 for row in rows))
-                self._run(lambda c: _insert(c, rows))
+                self._run(lambda c: insert_rows(c, rows))
                 del self._pending[: len(rows)]
             self._checkpoint(is_forced=is_checkpoint)
         except (*_ERRORS, OSError, TierFullError) as error:
@@ -271,11 +214,11 @@ class Manifest:
     def replace(self, rows: Iterable[Row]) -> None:
         """Write rows over those with the same sequence. Raises :class:`StorageError`."""
         values = list(rows)
-        self._write(lambda c: _insert(c, values))
+        self._write(lambda c: insert_rows(c, values))
 
     def put_all(self, rows: Collection[Row]) -> None:
         """Insert many rows, a small batch at a time, so that little need be claimed in advance."""
-        for batch in _batches(rows, self._quantum):
+        for batch in batches(rows, self._quantum):
             self._claim(sum(len(row.head) + 256 for row in batch))
             self.replace(batch)
 
@@ -290,22 +233,22 @@ class Manifest:
         count = max(1, self._wal_limit // (2 * self._largest_row + 256))
         for first in range(0, len(rows), count):
             self.remove([row.sequence for row in rows[first : first + count]])
-        self._write(lambda c: _delete_volume(c, number))
+        self._write(lambda c: delete_volume(c, number))
 
     def remove(self, sequences: Sequence[int]) -> None:
         """Delete rows. Raises :class:`StorageError`."""
         if sequences:
-            self._write(lambda c: _delete(c, sequences))
+            self._write(lambda c: delete_rows(c, sequences))
 
     def intend_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
         """Note what is about to be erased, so that a crash in between can be made good."""
-        values = [(kind, i, _intent_digest(kind, i)) for i in segment_ids]
+        values = [(kind, i, intent_digest(kind, i)) for i in segment_ids]
         self._write(lambda c: c.executemany("INSERT OR IGNORE INTO erasing VALUES (?,?,?)", values))
 
     def erasures(self) -> list[tuple[int, int]]:
         """Kind and segment of erasures that were begun; altered rows do not count."""
         found = self._open_connection().execute("SELECT kind, segment, digest FROM erasing")
-        return [(kind, i) for kind, i, digest in found if digest == _intent_digest(kind, i)]
+        return [(kind, i) for kind, i, digest in found if digest == intent_digest(kind, i)]
 
     def finish_erasure(self, kind: int, segment_ids: Collection[int]) -> None:
         """Cross off erasures, after everything of them has left the file."""
@@ -404,82 +347,6 @@ class Manifest:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-_SELECT = """SELECT digest, sequence, kind, volume, start, bytes, state, segment, start_s, end_s,
-    CASE WHEN state <> 0 THEN x'' WHEN kind = 1 THEN heads_1.head ELSE heads_2.head END
-    FROM records LEFT JOIN heads_1 USING (sequence) LEFT JOIN heads_2 USING (sequence)
-    ORDER BY sequence"""
-
-
-def _insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """Write rows and their heads over those with the same sequence."""
-    for row in rows:
-        values = row.values()
-        connection.execute("INSERT OR REPLACE INTO records VALUES (?,?,?,?,?,?,?,?,?,?)", values)
-        if row.head:
-            connection.execute(
-                f"INSERT OR REPLACE INTO heads_{row.kind} VALUES (?,?)", (row.sequence, row.head)
-            )
-        elif row.state != LIVE:
-            connection.execute(
-                f"UPDATE heads_{row.kind} SET head=zeroblob(length(head)) WHERE sequence=?",
-                (row.sequence,),
-            )
-
-
-def _delete(connection: sqlite3.Connection, sequences: Iterable[int]) -> None:
-    """Delete rows and their heads."""
-    keys = [(sequence,) for sequence in sequences]
-    for table in ("heads_1", "heads_2", "records"):
-        connection.executemany(f"DELETE FROM {table} WHERE sequence=?", keys)
-
-
-def _delete_volume(connection: sqlite3.Connection, number: int) -> None:
-    """Delete whatever is left of a volume."""
-    found = connection.execute("SELECT sequence FROM records WHERE volume=?", (number,))
-    _delete(connection, [sequence for (sequence,) in found.fetchall()])
-
-
-def _rows(connection: sqlite3.Connection) -> list[Row]:
-    """All rows, verified."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != FORMAT_VERSION:
-        raise ManifestDamaged(f"version {version}")
-    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise ManifestDamaged("quick_check")
-    schema = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    if sorted(sql for (sql,) in schema) != sorted(part.strip() for part in _SCHEMA.split(";")):
-        raise ManifestDamaged("schema")
-    rows = []
-    for digest, *columns in connection.execute(_SELECT):
-        try:
-            packed = _ROW.pack(*columns[:-1]) + columns[-1]
-        except (struct.error, TypeError) as error:
-            raise ManifestDamaged(f"row: {error}") from error
-        if xxh3_64_intdigest(packed) - 2**63 != digest:
-            raise ManifestDamaged("row checksum")
-        rows.append(Row(*columns))
-    return rows
-
-
-def _intent_digest(kind: int, segment_id: int) -> int:
-    """Checksum of an intention, so that no altered one erases another segment."""
-    return xxh3_64_intdigest(b"%d %d" % (kind, segment_id)) - 2**63
-
-
-def _batches(rows: Collection[Row], limit_bytes: int) -> Iterable[list[Row]]:
-    """Rows in groups whose heads stay below a limit, one row at least."""
-    batch: list[Row] = []
-    size = 0
-    for row in rows:
-        if batch and size + len(row.head) > limit_bytes // 2:
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += len(row.head) + 128
-    if batch:
-        yield batch
 
 
 def _can_wait(error: Exception) -> bool:

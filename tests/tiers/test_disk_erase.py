@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hermes_like.errors import SegmentUnavailableError
+from hermes_like.errors import SegmentUnavailableError, TierFullError
 from hermes_like.tiers.base import SegmentHead, SegmentRecord
 from tests.tiers.disk_tools import blocks_of, contains, open_small, volumes_of
 from tests.tiers.segments import make_head, make_pictures, make_segment, same
@@ -73,15 +73,17 @@ def test_large_vectors_leave_nothing_after_evictions(tmp_path: Path) -> None:
         return SegmentRecord(SegmentHead(**{**fields, "vectors": vectors}), (rng.bytes(6_000),))
 
     rng = random.Random(1)
-    with open_small(tmp_path) as store:
+    with open_small(tmp_path, disk_bytes=4 * 2**20) as store:
         erased: set[int] = set()
-        for i in range(260):
+        has_evicted = False
+        for i in range(170):
             try:
                 store.segments.put(record(i))
-            except Exception:
+            except TierFullError:
+                has_evicted = True
                 store.segments.evict(record(i).num_bytes)
                 store.segments.put(record(i))
-            if i % 9 == 8:
+            if i % 12 == 11:
                 ids = rng.sample([head.segment_id for head in store.segments.heads()], 2)
                 store.segments.remove(ids)
                 erased |= set(ids)
@@ -92,6 +94,7 @@ def test_large_vectors_leave_nothing_after_evictions(tmp_path: Path) -> None:
                         at for at in range(0, len(data) - 32, 512) if data[at : at + 32] in hay
                     ]
         store.check()
+        assert has_evicted
 
 
 def test_damaged_and_unknown_stretches_are_erased_too(tmp_path: Path) -> None:
