@@ -221,13 +221,14 @@ class RetrievalConfig(Station):
         32, ge=0, description="slots kept free for what is brought back; 0: nothing is"
     )
     heads: tuple[tuple[int, int], ...] = Field(
-        ((5, 0), (0, 1), (0, 0), (3, 0)), description="(layer, KV head) whose keys are searched; see calibrate"
+        ((5, 0), (0, 1), (0, 0), (3, 0)),
+        description="(layer, KV head) whose keys are searched; see calibrate",
     )
     pooling: Literal["max", "mean"] = Field(
         "max", description="over question tokens: the best one counts, or all"
     )
     normalisation: Literal["standard", "centred", "none"] = Field(
-        "standard",
+        "centred",
         description="pooled scores per head: standardised on the stream, centred, or raw",
     )
     gate_margin: float = Field(

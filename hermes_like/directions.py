@@ -44,7 +44,9 @@ def covered(
         An answer if there is none at all, and what is missing of the range otherwise.
     """
     if not plan.has_range:
-        return None, ()
+        # A count over the whole past is wrong where a part of it is gone; other answers may rest on
+        # what is left.
+        return None, tuple(lost) if plan.route == "scan" else ()
     found = coverage(footage, lost, plan.start_s, plan.end_s, now_s=clock.now_s)
     if found.extent == "none":
         text = no_footage_text(found.missing, clock)

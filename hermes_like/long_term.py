@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from hermes_like.codec.static_tokens import tokens_to_store
 from hermes_like.config import HermesConfig
 from hermes_like.errors import (
     CodecError,
+    FingerprintError,
     SegmentUnavailableError,
     StorageError,
     TierFullError,
@@ -33,6 +34,7 @@ from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.merge import ReturnedTokens
 from hermes_like.memory.provenance import FrameRecord
 from hermes_like.memory.segment import Segment
+from hermes_like.plan import block_bytes
 from hermes_like.records import Image, MissingSpan, Tier
 from hermes_like.retrieval.vectors import segment_vectors
 from hermes_like.tiers import open_tiers
@@ -47,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 #: Name of the session's state in the folder.
 STATE_NAME = "session"
+#: More than the head of a segment takes: times, cells and vectors.
+HEAD_ALLOWANCE_BYTES = 64 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +104,8 @@ class LongTermMemory:
         self._reserved_bytes = 0
         self._reserve()
         self._codec = CODECS.get(config.store.codec)()
+        #: Time zone of the stream, for wall times.
+        self.zone: tzinfo = UTC
         self.encode_s = 0.0
         self.written_bytes = 0
 
@@ -199,22 +205,25 @@ class LongTermMemory:
         """
         until_s = time.perf_counter() + deadline_s
         wanted = {segment: sorted(set(of)) for segment, of in sorted(frames.items())}
+        nearest = {segment: self.chain.where(segment) for segment in wanted}
         self.chain.prefetch(list(wanted))
         result = Fetched([])
         parts: list[list[ReturnedTokens]] = []
         for segment_id, numbers in wanted.items():
             left_s = until_s - time.perf_counter()
-            part = self._fetch_segment(segment_id, numbers, max(0.0, left_s), result)
+            # Told before the prefetch, which moves segments up while they are read.
+            tier = nearest[segment_id] or "source"
+            part = self._fetch_segment(segment_id, numbers, max(0.0, left_s), tier, result)
             if part is not None:
                 parts.append(part)
         result.tokens = self._joined(parts)
         return result
 
     def _fetch_segment(
-        self, segment_id: int, frames: Sequence[int], left_s: float, result: Fetched
+        self, segment_id: int, frames: Sequence[int], left_s: float, tier: Tier, result: Fetched
     ) -> list[ReturnedTokens] | None:
         try:
-            record, tier = self.chain.get(segment_id, left_s)
+            record, _ = self.chain.get(segment_id, left_s)
             tokens = self._decode(record, frames)
         except (SegmentUnavailableError, CodecError) as error:
             reason = error.reason if isinstance(error, SegmentUnavailableError) else "checksum"
@@ -224,7 +233,7 @@ class LongTermMemory:
                 result.missing.append(MissingSpan(span.start_s, span.end_s, reason))
             return pictured
         for frame in frames:
-            result.records[frame] = frame_record(record.head, frame)
+            result.records[frame] = frame_record(record.head, frame, self.zone)
             result.tiers[frame] = tier
         return tokens
 
@@ -267,7 +276,7 @@ class LongTermMemory:
                 encode_alone(self.memory, self.adapter.embed_frames([image]), picture.frame)
             )
             result.approximate.add(picture.frame)
-            result.records[picture.frame] = frame_record(record.head, picture.frame)
+            result.records[picture.frame] = frame_record(record.head, picture.frame, self.zone)
             result.tiers[picture.frame] = "source"
         return self._joined(parts)
 
@@ -335,7 +344,11 @@ class LongTermMemory:
             return None
         try:
             return self._disk.get_blob(STATE_NAME)
+        except FingerprintError:
+            raise
         except StorageError as error:
+            if not len(self.timeline):
+                raise  # nothing could be rebuilt, and a close would overwrite it
             logger.warning("checkpoint not read, the device state is rebuilt: %s", error)
             return None
 
@@ -415,10 +428,16 @@ def open_long_term(
 
 
 def segment_bytes(memory: DeviceMemory, config: HermesConfig) -> int:
-    """Most bytes of a stored segment: raw keys and values, and its vectors."""
+    """Bytes of a stored segment by arithmetic: encoded blocks of all layers, and its head.
+
+    A block with numbers that cannot be quantised is stored raw and takes more; it then has to fit
+    into what is free.
+    """
     dims = memory.adapter.dims
     tokens = config.memory.segment_frames * dims.tokens_per_frame
-    return tokens * dims.kv_bytes_per_token + 64 * 1024
+    itemsize = dims.dtype.itemsize
+    layer = block_bytes(config.store.codec, dims.num_kv_heads, tokens, dims.head_dim, itemsize)
+    return dims.num_layers * layer + HEAD_ALLOWANCE_BYTES
 
 
 def fingerprint_of(memory: DeviceMemory, config: HermesConfig) -> Fingerprint:
@@ -465,14 +484,14 @@ def _tokens_of(head: SegmentHead, frames: Sequence[int]) -> Tensor:
     return torch.from_numpy(keep)
 
 
-def frame_record(head: SegmentHead, frame: int) -> FrameRecord:
-    """When a frame of a stored segment was."""
+def frame_record(head: SegmentHead, frame: int, zone: tzinfo = UTC) -> FrameRecord:
+    """When a frame of a stored segment was; wall times are stored without a zone."""
     offset = frame - head.first_frame
     times = head.frame_times_s
     wall_s = head.frame_walls_s[offset]
     return FrameRecord(
         pts_s=times[offset],
-        wall_time=None if wall_s is None else datetime.fromtimestamp(wall_s, UTC),
+        wall_time=None if wall_s is None else datetime.fromtimestamp(wall_s, zone),
         segment_id=head.segment_id,
         end_s=times[offset + 1] if offset + 1 < len(times) else head.end_s,
     )

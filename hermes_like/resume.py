@@ -192,5 +192,5 @@ def _replay_segment(memory: DeviceMemory, long_term: LongTermMemory, segment_id:
     if len(head.token_cells) < head.num_frames * memory.tokens_per_frame:
         return False
     blocks = [(layer.raw_keys[:, first:], layer.values[:, first:]) for layer in layers]
-    memory.append_stored(blocks, [frame_record(head, frame) for frame in frames])
+    memory.append_stored(blocks, [frame_record(head, frame, long_term.zone) for frame in frames])
     return True

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -180,6 +180,8 @@ class StreamSession:
                 )
                 state.settings = self._state.settings
             self._state = state
+            if state.wall_at_zero is not None:
+                long_term.zone = datetime.fromisoformat(state.wall_at_zero).tzinfo or UTC
             if keep_name:
                 self.name = state.name
             self._state.name = self.name
@@ -228,6 +230,8 @@ class StreamSession:
         if frame.wall_time is not None:
             zero = frame.wall_time - timedelta(seconds=frame.pts_s)
             state.wall_at_zero = zero.isoformat()
+            if self.long_term is not None:
+                self.long_term.zone = zero.tzinfo or UTC
 
     def _check(self, frame: Frame) -> None:
         image = frame.image

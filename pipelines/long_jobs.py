@@ -41,6 +41,7 @@ class Unit:
         num_needles: Of the stream, at most.
         codecs: Views of policies with a store.
         extras: Further views of these.
+        num_scanned: Codecs that are asked about what never was.
         device_tokens: The cap of slots per layer.
         is_on_disk: Whether segments go to a folder, under the preset's caps.
         seed: Of the experiment.
@@ -55,6 +56,7 @@ class Unit:
     num_needles: int
     codecs: tuple[str, ...]
     extras: tuple[str, ...]
+    num_scanned: int
     device_tokens: int
     is_on_disk: bool
     seed: int
@@ -82,6 +84,7 @@ class Unit:
             "ages": list(self.ages),
             "needles": self.num_needles,
             "views": views + (list(self.extras) if views else []),
+            "scanned": self.num_scanned if views else 0,
             "seed": self.seed,
             "weights": reporting.weights_digest(),
             "config": self.config.model_dump(mode="json"),
@@ -129,10 +132,19 @@ def read_unit(unit: Unit) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     if not unit.file.exists():
         return [], None
     lines = list(_lines(unit.file))
-    if not lines or lines[0].get("settings") != unit.settings:
+    if not lines or _relevant(lines[0].get("settings")) != _relevant(unit.settings):
         return [], None
     last = lines[-1] if lines[-1].get("is_whole") else None
     return [line for line in lines[1:] if "rows" in line], last
+
+
+def _relevant(settings: dict[str, Any] | None) -> dict[str, Any]:
+    """Settings without those of stations that a policy does not use."""
+    if settings is None or settings["config"]["store"]["enabled"]:
+        return {"scanned": 4, **(settings or {})}
+    config = settings["config"].items()
+    config = {k: v for k, v in config if k not in ("store", "retrieval")}
+    return settings | {"config": config, "scanned": 0}
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:

@@ -80,6 +80,7 @@ def run_unit(unit: Unit) -> None:
         unit.config,
         codecs=unit.codecs,
         extras=unit.extras,
+        num_scanned=unit.num_scanned,
         folder=folder if unit.config.store.enabled else None,
     )
     started, asked_s, seen = time.perf_counter(), 0.0, 0
@@ -175,6 +176,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--policies", default=POLICIES, help="presets or aliases, @key=value")
     parser.add_argument("--codecs", default=CODECS, help="views of a store; the first is ours")
     parser.add_argument("--views", default=",".join(EXTRAS), help="further views of a store")
+    parser.add_argument(
+        "--scan-codecs", type=int, default=4, help="codecs that are asked about what never was"
+    )
     parser.add_argument("--tier", choices=("host", "disk"), default="host", help="of the store")
     parser.add_argument(
         "--variants", type=int, default=0, help="pictures drawn of the same sprites; 0: all differ"
@@ -205,6 +209,7 @@ def plan(args: argparse.Namespace) -> list[Unit]:
                     num_needles=args.needles,
                     codecs=("raw",) if is_raw else tuple(args.codecs.split(",")),
                     extras=tuple(e for e in extras if not is_raw or e == "recipe"),
+                    num_scanned=args.scan_codecs,
                     device_tokens=args.device_tokens,
                     is_on_disk=args.tier == "disk",
                     seed=args.seed,

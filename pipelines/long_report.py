@@ -218,6 +218,7 @@ def _print_tables(result: dict[str, Any], ages: Sequence[int]) -> list[str]:
             [name, *(share_text(cell[group][key]) for key in (*map(str, ages), "all"))]
             for name, cell in cells.items()
             if cell[group]["all"]["asked"]
+            and (group != "exists" or all(cell[part]["all"]["asked"] for part in EXISTS))
         ]
         printed.append(print_table(title, ["policy (view)", *labels, "all"], rows))
     rows = [

@@ -101,6 +101,8 @@ class StudySession(StreamSession):
         model: See :class:`StreamSession`.
         config: See :class:`StreamSession`; with a store, its codec must be ``raw``.
         codecs: A view for each.
+        num_scanned: So many of the first codecs are asked whether something was that never was:
+            a scan takes longest to say no.
         extras: Further views, of ``EXTRAS``.
         folder: See :class:`StreamSession`.
     """
@@ -112,11 +114,16 @@ class StudySession(StreamSession):
         *,
         codecs: Sequence[str] = (),
         extras: Sequence[str] = (),
+        num_scanned: int = 1,
         folder: Any = None,
     ) -> None:
         super().__init__(model, config, folder=folder, on_segment=self._on_closed)
         self._side: LongTermMemory | None = None
-        self.views = [View("-")] if self.long_term is None else self._views(codecs, extras)
+        self.views = [View("-")]
+        if self.long_term is not None:
+            self.views = self._views(codecs, extras)
+            for view in self.views[num_scanned : len(codecs)]:
+                view.groups = view.groups - {"exists_no"}
 
     def _views(self, codecs: Sequence[str], extras: Sequence[str]) -> list[View]:
         views = [self._view(codec, self._recoded(codec)) for codec in codecs]

@@ -192,7 +192,7 @@ class Stopwatch:
         host = long_term.chain.stats().tiers["host"]
         held = 0
         step = host.cap_bytes - (long_term.index.num_bytes + long_term.timeline.num_bytes)
-        while step > 2**16:
+        while step:
             if long_term.chain.reserve_host(step):
                 held += step
             step //= 2

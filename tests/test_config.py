@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_every_key_has_a_variable() -> None:
         value = getattr(getattr(config, section), name)
         text = "null" if value is None else str(value)
         if isinstance(value, tuple):
-            text = str(list(value))
+            text = json.dumps(value)
         assert load_config(env={env_name(key): text}) == config, key
 
 

@@ -86,6 +86,8 @@ TORCH_FREE = (
     "hermes_like.presets",
     "hermes_like.cli",
     "hermes_like.cli.doctor",
+    "hermes_like.plan",
+    "hermes_like.retrieval.planner",
     "hermes_like.sources",
     "hermes_like.sprites.world",
 )

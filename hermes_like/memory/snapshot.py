@@ -68,6 +68,7 @@ def restore_snapshot(
                 f"{slots.raw_keys.dtype}, got {raw.shape[1]} of {raw.dtype}"
             )
         slots.rewrite(raw, values, positions, ids, memory.cache.rotary)
+    memory.cache.note_peak()
     memory.num_frames = state["num_frames"]
     memory.num_compactions = state["num_compactions"]
     memory.first_short_frame = state["first_short_frame"]

@@ -23,7 +23,10 @@ def test_every_tier_is_really_read_and_the_parts_add_up(
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     for one in result["lengths"]:
         for tier, cell in one["tiers"].items():
-            assert cell["read_from"] == ([] if tier == "device" else [tier])
+            if tier == "disk":  # what a prefetch has brought by then comes from RAM
+                assert "disk" in cell["read_from"]
+            else:
+                assert cell["read_from"] == ([] if tier == "device" else [tier])
             assert cell["frames"] == (0 if tier == "device" else 8)
             assert sum(cell["parts_ms"].values()) == pytest.approx(cell["ttft_ms"], rel=0.5)
         assert one["tiers"]["source"]["parts_ms"]["decode"] == 0
