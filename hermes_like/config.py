@@ -203,7 +203,7 @@ class StoreConfig(Station):
         description="store a token once while its embedding keeps this cosine; null: store all",
     )
     checkpoint_segments: int = Field(
-        64, ge=1, description="segments between two snapshots of the device state"
+        16, ge=1, description="segments between two snapshots of the device state"
     )
     retention_s: float | None = Field(
         None, gt=0, description="forget what is older than this; null: only caps decide"

@@ -21,6 +21,7 @@ from hermes_like.index_rows import (
     MAX_ROWS_PER_FRAME,
     SEGMENT_SHIFT,
     RowTable,
+    check_finite,
     check_heads,
     row_ids,
 )
@@ -180,7 +181,10 @@ class SegmentIndex:
                 if head.segment_id in self._segments:
                     raise ValueError(f"segment {head.segment_id}: it is in the index already")
             check_heads(heads, self.num_heads, self.head_dim)
-            vectors = np.concatenate([head.vectors for head in heads]).astype(np.float32)
+            vectors = np.concatenate([head.vectors for head in heads]).astype(
+                np.float32, copy=False
+            )
+            check_finite(vectors, heads)
             ids = np.concatenate([row_ids(head) for head in heads])
             for number, index in enumerate(self._indexes):
                 index.add_with_ids(np.ascontiguousarray(vectors[:, number]), ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,8 +64,17 @@ def check_heads(heads: Sequence[SegmentHead], num_heads: int, head_dim: int) -> 
                 f"{name}: expected an id below {_MAX_SEGMENTS}, at most {_MAX_FRAMES} frames "
                 f"and {MAX_ROWS_PER_FRAME} vectors per frame"
             )
-        if not np.isfinite(head.vectors).all():
-            raise ValueError(f"{name}: expected finite vectors")
+
+
+def check_finite(vectors: npt.NDArray[np.float32], heads: Sequence[SegmentHead]) -> None:
+    """Refuse vectors that are not numbers; all at once, since opening a day of stream waits for it.
+
+    Raises:
+        ValueError: The message names the segment.
+    """
+    if not np.isfinite(vectors).all():
+        wrong = next(head for head in heads if not np.isfinite(head.vectors).all())
+        raise ValueError(f"segment {wrong.segment_id}: expected finite vectors")
 
 
 class RowTable:
@@ -102,23 +112,18 @@ class RowTable:
         start, end = self._length, self._length + ids.shape[0]
         if end > self._ids.shape[0]:
             self._resize(max(end, 2 * self._ids.shape[0]))
-        repeats = [head.vectors.shape[0] // head.num_frames for head in heads]
+        frames = np.array([head.num_frames for head in heads])
+        per_frame = np.array([head.vectors.shape[0] for head in heads]) // frames
+        repeats = np.repeat(per_frame, frames)
+        offsets = np.arange(frames.sum()) - np.repeat(np.cumsum(frames) - frames, frames)
+        firsts = np.array([head.first_frame for head in heads])
+        times = [*chain.from_iterable(head.frame_times_s for head in heads), 0.0]
+        ends = np.array(times[1:])
+        ends[np.cumsum(frames) - 1] = [head.end_s for head in heads]
         self._ids[start:end] = ids
-        self._frames[start:end] = np.concatenate(
-            [
-                np.repeat(head.first_frame + np.arange(head.num_frames), times)
-                for head, times in zip(heads, repeats, strict=True)
-            ]
-        )
-        self._starts_s[start:end] = np.concatenate(
-            [np.repeat(head.frame_times_s, n) for head, n in zip(heads, repeats, strict=True)]
-        )
-        self._ends_s[start:end] = np.concatenate(
-            [
-                np.repeat([*head.frame_times_s[1:], head.end_s], n)
-                for head, n in zip(heads, repeats, strict=True)
-            ]
-        )
+        self._frames[start:end] = np.repeat(np.repeat(firsts, frames) + offsets, repeats)
+        self._starts_s[start:end] = np.repeat(np.array(times[:-1]), repeats)
+        self._ends_s[start:end] = np.repeat(ends, repeats)
         self._length = end
 
     def _resize(self, capacity: int) -> None:

@@ -9,6 +9,7 @@ state, so that their answers differ by what the view changes and by nothing else
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,9 @@ from hermes_like.tiers import SegmentRecord, TierChain
 #: the recipe of the literature (all layers and heads, one mean query, raw dot products).
 EXTRAS = ("always", "resident", "oracle", "recipe")
 
+#: Segments of which the other encoding is kept: questions about one needle meet the same ones.
+LATEST_SEGMENTS = 256
+
 
 class RecodedChain:
     """Tiers whose segments come back as if they had been stored with another codec.
@@ -43,6 +47,7 @@ class RecodedChain:
 
     def __init__(self, chain: TierChain, codec: str) -> None:
         self._chain, self._codec = chain, CODECS.get(codec)()
+        self._latest: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._chain, name)
@@ -50,8 +55,12 @@ class RecodedChain:
     def get(self, segment_id: int, deadline_s: float | None = None) -> tuple[SegmentRecord, Tier]:
         """See :class:`TierChain`."""
         record, tier = self._chain.get(segment_id, deadline_s)
-        layers = tuple(self._codec.encode(decode_block(layer)) for layer in record.layers)
-        return SegmentRecord(record.head, layers), tier
+        if segment_id not in self._latest:
+            layers = tuple(self._codec.encode(decode_block(layer)) for layer in record.layers)
+            self._latest[segment_id] = layers
+            if len(self._latest) > LATEST_SEGMENTS:
+                self._latest.popitem(last=False)
+        return SegmentRecord(record.head, self._latest[segment_id]), tier
 
 
 class Watched(Consultant):
@@ -119,6 +128,7 @@ class StudySession(StreamSession):
     ) -> None:
         super().__init__(model, config, folder=folder, on_segment=self._on_closed)
         self._side: LongTermMemory | None = None
+        self._twins: dict[str, LongTermMemory] = {}
         self.views = [View("-")]
         if self.long_term is not None:
             self.views = self._views(codecs, extras)
@@ -163,9 +173,10 @@ class StudySession(StreamSession):
         long_term = self._require_long_term()
         if codec == "raw":
             return long_term
-        twin = copy.copy(long_term)
-        twin.chain = RecodedChain(long_term.chain, codec)  # type: ignore[assignment]
-        return twin
+        if codec not in self._twins:
+            twin = self._twins[codec] = copy.copy(long_term)
+            twin.chain = RecodedChain(long_term.chain, codec)  # type: ignore[assignment]
+        return self._twins[codec]
 
     def _recipe(self) -> View:
         dims = self.model.dims

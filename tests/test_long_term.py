@@ -322,7 +322,7 @@ def test_retention_forgets_what_is_old(sprites) -> None:
 def test_from_pictures_when_keys_and_values_are_gone(sprites) -> None:
     """RAM too small for the whole past: its pictures stay, and are encoded again on a hit."""
     config = small(keyframes_per_segment=2)
-    store = config.store.model_copy(update={"host_bytes": 1_900_000})
+    store = config.store.model_copy(update={"host_bytes": 1_790_000})
     config = config.model_copy(update={"store": store})
     with StreamSession(sprites, config) as session:
         for frame in frames():

@@ -158,7 +158,7 @@ def test_bench_of_sprites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_bench_of_a_random_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["--model", "random:llava-onevision-tiny", "--preset", "llava-onevision-0.5b"]
-    argv += ["--frames", "16", "--segment-frames", "4", "--device-tokens", "1100"]
+    argv += ["--frames", "16", "--segment-frames", "4", "--device-tokens", "2600"]
     assert bench.main([*argv, "--vision-frames", "2", "--out", str(tmp_path)]) == 0
     result = last_line(capsys)
     assert result["pictures encoded"] == "2, repeated"
