@@ -250,28 +250,55 @@ class SegmentIndex:
         """
         with self._lock:
             rows = self._rows.select(start_s, end_s, exclude, only)
+            scores = self._scores(scorer, rows).sum(axis=0)
+            frames, ids = self._rows.frames[rows], self._rows.ids[rows]
+        return _ranking(scores, frames, ids, count)
+
+    def top_of_each(
+        self,
+        scorer: Scorer,
+        count: int,
+        *,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        exclude: Collection[int] = (),
+    ) -> tuple[list[Ranking], float | None]:
+        """The frames that fit best by each head on its own; the arguments are those of :meth:`top`.
+
+        Returns:
+            One ranking per head, and the best score of any frame over all heads together; None
+            where no frame is in range.
+        """
+        with self._lock:
+            rows = self._rows.select(start_s, end_s, exclude, None)
             scores = self._scores(scorer, rows)
             frames, ids = self._rows.frames[rows], self._rows.ids[rows]
-        if count is not None:
-            rows_per_frame = 1 + int((ids & (MAX_ROWS_PER_FRAME - 1)).max(initial=0))
-            ranked = _best(scores, count * rows_per_frame)
-        else:
-            ranked = np.argsort(-scores, kind="stable")
-        _, first = np.unique(frames[ranked], return_index=True)
-        ranked = ranked[np.sort(first)][:count]
-        return Ranking(ids[ranked] >> SEGMENT_SHIFT, frames[ranked], scores[ranked])
+        best = float(scores.sum(axis=0).max()) if rows.shape[0] else None
+        return [_ranking(of_head, frames, ids, count) for of_head in scores], best
 
     def _scores(self, scorer: Scorer, rows: IntArray) -> FloatArray:
-        """Scores of some rows, chunk by chunk."""
-        scores = np.zeros(rows.shape[0], np.float32)
+        """Scores of some rows by head, ``[heads, rows]``, chunk by chunk."""
+        scores = np.zeros((self.num_heads, rows.shape[0]), np.float32)
         for head in range(self.num_heads):
             keys = self._keys(head)
             for start in range(0, rows.shape[0], _CHUNK_ROWS):
                 part = rows[start : start + _CHUNK_ROWS]
                 is_run = part[-1] - part[0] + 1 == part.shape[0]
                 chosen = keys[part[0] : part[-1] + 1] if is_run else keys[part]
-                scores[start : start + _CHUNK_ROWS] += scorer.head(head, chosen)
+                scores[head, start : start + _CHUNK_ROWS] = scorer.head(head, chosen)
         return scores
+
+
+def _ranking(scores: FloatArray, frames: IntArray, ids: IntArray, count: int | None) -> Ranking:
+    """Frames by the best of their rows, best first."""
+    if count is not None:
+        rows_per_frame = 1 + int((ids & (MAX_ROWS_PER_FRAME - 1)).max(initial=0))
+        ranked = _best(scores, count * rows_per_frame)
+    else:
+        ranked = np.argsort(-scores, kind="stable")
+    _, first = np.unique(frames[ranked], return_index=True)
+    ranked = ranked[np.sort(first)][:count]
+    return Ranking(ids[ranked] >> SEGMENT_SHIFT, frames[ranked], scores[ranked])
 
 
 def _best(scores: FloatArray, count: int) -> IntArray:

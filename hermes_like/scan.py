@@ -260,6 +260,8 @@ class _Run:
                 if token in adapter.eos_ids:
                     break
                 reply.append(token)
+                if adapter.decode_text(reply).strip():
+                    break  # the first word decides
                 embeds = adapter.embed_text([token])
         return adapter.means_yes(adapter.decode_text(reply))
 

@@ -26,6 +26,11 @@ from hermes_like.sprites.world import (
 )
 
 NUM_PLANTED = 4
+#: The first ones share no shape and no colour with anything else; the others share both, with
+#: many frames each, so that only the pair of them tells.
+NUM_UNIQUE = 2
+#: What can be asked about an event of which only the pair and the number are its own.
+PAIR_TYPES = ("recall_number", "recall_where", "recall_object", "exists_pair")
 #: Share of planted events with a second, common sprite beside the planted one.
 COMPANY_SHARE = 0.3
 RECALL_TYPES = ("recall_color", "recall_number", "recall_where", "recall_object", "exists_pair")
@@ -38,19 +43,21 @@ NUM_MOMENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """An event whose shape, colour and number occur nowhere else in its stream.
+    """An event whose pair of shape and colour, and whose number, occur nowhere else in its stream.
 
     Attributes:
         sprite: What makes it findable.
         start_frame: First frame.
         end_frame: First frame after it.
         has_company: Whether a common sprite shares its frames.
+        is_unique: Whether shape and colour are its own, each on its own.
     """
 
     sprite: Sprite
     start_frame: int
     end_frame: int
     has_company: bool
+    is_unique: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,9 @@ def draw_planted_stream(seed: int, index: int, num_frames: int) -> PlantedStream
         if rng.random() < COMPANY_SHARE:
             shown = _with_company(rng, sprite, palette)
         start = number * part_frames + before
-        planted.append(Planted(shown[0], start, start + length, len(shown) > 1))
+        planted.append(
+            Planted(shown[0], start, start + length, len(shown) > 1, number < NUM_UNIQUE)
+        )
         after = part_frames - before - length
         events += draw_story(rng, before, min_event_frames=2, palette=palette).events
         events.append(Event(shown, length))
@@ -119,7 +128,7 @@ def _questions(
             if event.end_frame + MIN_AGE_FRAMES <= frame:
                 sprite = event.sprite
                 slots = {"shape": sprite.shape, "color": sprite.color, "digit": str(sprite.digit)}
-                for type in RECALL_TYPES:
+                for type in RECALL_TYPES if event.is_unique else PAIR_TYPES:
                     yield Asked(frame, _words(rng, type, slots), type, event)
         for type in NOW_TYPES:
             yield Asked(frame, _words(rng, type, {}), type, None)
@@ -130,7 +139,7 @@ def _words(rng: np.random.Generator, type: str, slots: dict[str, str]) -> str:
 
 
 def _identities(rng: np.random.Generator) -> tuple[list[Sprite], Palette]:
-    """Sprites that share no shape, colour or number, and a palette without any of these."""
+    """Sprites that share no shape, colour or number, and a palette without what is their own."""
     while True:
         shapes, colors = some_of(rng, SHAPES, NUM_PLANTED), some_of(rng, COLORS, NUM_PLANTED)
         if not HELD_OUT_PAIRS.intersection(zip(shapes, colors, strict=True)):
@@ -140,11 +149,14 @@ def _identities(rng: np.random.Generator) -> tuple[list[Sprite], Palette]:
         Sprite(shape, color, one_of(rng, ZONES), digit)
         for shape, color, digit in zip(shapes, colors, digits, strict=True)
     ]
+    taken = {*HELD_OUT_PAIRS, *zip(shapes, colors, strict=True)}
     kinds = tuple(
         (shape, color)
         for shape in SHAPES
         for color in COLORS
-        if shape not in shapes and color not in colors and (shape, color) not in HELD_OUT_PAIRS
+        if shape not in shapes[:NUM_UNIQUE]
+        and color not in colors[:NUM_UNIQUE]
+        and (shape, color) not in taken
     )
     others = tuple(digit for digit in DIGITS if digit not in digits)
     return sprites, Palette(kinds, others, digit_share=0.5, pair_share=0.1)

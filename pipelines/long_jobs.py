@@ -22,7 +22,7 @@ from pipelines import reporting
 #: Names for combinations of a preset with settings, and what they stand for.
 ALIASES = {
     "ours": "sprites",
-    "store_all": "window@store.enabled=true",
+    "store_all": "sprites@policy.name=window",
 }
 #: Policies of which only raw segments are of interest.
 RAW_ONLY = ("store_all",)

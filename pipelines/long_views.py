@@ -11,27 +11,31 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from hermes_like.codec import CODECS, decode_block
 from hermes_like.config import HermesConfig
 from hermes_like.consult import Consultant, Consulted, Search
-from hermes_like.index import SegmentIndex
+from hermes_like.index import Scorer, SegmentIndex
 from hermes_like.long_term import LongTermMemory
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.provenance import FrameTable
 from hermes_like.memory.segment import Segment
 from hermes_like.models import ModelAdapter
 from hermes_like.records import Answer, Route, Tier
-from hermes_like.retrieval.base import Found, Hit
+from hermes_like.retrieval.base import Constraints, FloatArray, Found, Hit, ResidentFrames
+from hermes_like.retrieval.similarity import SimilarityRetriever, scorer
 from hermes_like.scan import Scanner
 from hermes_like.session import StreamSession
 from hermes_like.tiers import SegmentRecord, TierChain
 
-#: Views beside the codecs: memory whatever the question, the device alone, the true frames, and
-#: the recipe of the literature (all layers and heads, one mean query, raw dot products).
-EXTRAS = ("always", "resident", "oracle", "recipe")
+#: Views beside the codecs: memory whatever the question, the device alone, the true frames, the
+#: recipe of the literature (all layers and heads, one mean query, raw dot products), and the best
+#: frames of each retrieval head in turn instead of the best sums.
+EXTRAS = ("always", "resident", "oracle", "recipe", "each")
 
 #: Segments of which the other encoding is kept: questions about one needle meet the same ones.
 LATEST_SEGMENTS = 256
@@ -82,6 +86,51 @@ class Told(Watched):
     def _find(self, search: Search, cache: HierarchicalCache) -> Found:
         segments = [(self.long_term.timeline.segment_of(frame), frame) for frame in self.frames]
         return Found(tuple(Hit(s.segment_id, frame, 1.0) for s, frame in segments if s is not None))
+
+
+class EachHead(SimilarityRetriever):
+    """The best frames of every head in turn, whatever the other heads say of them."""
+
+    def find(
+        self,
+        queries: FloatArray,
+        index: SegmentIndex,
+        constraints: Constraints,
+        resident: ResidentFrames,
+    ) -> Found:
+        """See :class:`SimilarityRetriever`."""
+        most = constraints.max_frames
+        whole = super().find(queries, index, replace(constraints, max_frames=0), resident)
+        if not queries.size or not len(index):
+            return whole
+        score = scorer(queries, index, self.config)
+        lists = []
+        for head in range(score.weights.shape[1]):
+            others = np.arange(score.weights.shape[1]) != head
+            weights, offsets = score.weights.copy(), score.offsets.copy()
+            weights[:, others], offsets[:, others] = 0.0, 0.0
+            ranking = index.top(
+                Scorer(weights, offsets),
+                most * (2 * constraints.gap_frames + 1),
+                start_s=constraints.start_s,
+                end_s=constraints.end_s,
+                exclude=constraints.exclude.union(resident.frames.tolist()),
+            )
+            columns = (ranking.segments.tolist(), ranking.frames.tolist(), ranking.scores.tolist())
+            lists.append([Hit(*row) for row in zip(*columns, strict=True)])
+        taken: set[int] = set()
+        chosen: list[Hit] = []
+        iterators = [iter(hits) for hits in lists]
+        while len(chosen) < most and iterators:
+            for hits in list(iterators):
+                hit = next((hit for hit in hits if hit.frame not in taken), None)
+                if hit is None:
+                    iterators.remove(hits)
+                elif len(chosen) < most:
+                    chosen.append(hit)
+                    gap = constraints.gap_frames
+                    taken.update(range(hit.frame - gap, hit.frame + gap + 1))
+        return Found(tuple(chosen), whole.best_resident)
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +193,13 @@ class StudySession(StreamSession):
             views.append(self._view(f"{first}, always", self._recoded(first), "recall"))
         if "resident" in extras:
             views.append(self._view(f"{first}, resident", self._recoded(first), "now"))
+        if "each" in extras:
+            view = self._view(f"{first}, each", self._recoded(first))
+            assert view.consultant is not None
+            assert view.scanner is not None
+            retriever = EachHead(self.config.retrieval)
+            view.consultant._retriever = view.scanner._retriever = retriever
+            views.append(view)
         if "oracle" in extras:
             told = Told(self.memory, self._recoded("raw"), self.config.retrieval)
             groups = frozenset({"recall", "exists_yes"})

@@ -30,7 +30,7 @@ class Hit:
     Attributes:
         segment_id: Segment that holds it.
         frame: Running number of the frame in the stream.
-        score: How well it fits, higher is better; comparable within one question only.
+        score: How well it fits, higher is better; comparable within one question and one head.
     """
 
     segment_id: int
@@ -89,19 +89,25 @@ class Found:
     """What a retriever has found.
 
     Attributes:
-        hits: Best first; the neighbours of a hit follow it.
+        hits: In the order in which they should be fetched; the neighbours of a hit follow it.
         best_resident: Score of the resident frame that fits best; None: nothing is resident.
+        best_past: Score of the frame of the past that fits best, on the same scale; None: that of
+            the first hit.
     """
 
     hits: tuple[Hit, ...] = ()
     best_resident: float | None = None
+    best_past: float | None = None
 
     @property
     def margin(self) -> float:
         """How far the best hit beats what is resident; infinite where one of them is missing."""
         if not self.hits:
             return -math.inf
-        return math.inf if self.best_resident is None else self.hits[0].score - self.best_resident
+        if self.best_resident is None:
+            return math.inf
+        best = self.hits[0].score if self.best_past is None else self.best_past
+        return best - self.best_resident
 
     def beats(self, margin: float) -> bool:
         """Whether the best hit is worth fetching at a calibrated margin."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hermes_like.config import RetrievalConfig
@@ -24,8 +26,8 @@ class SimilarityRetriever(Retriever):
     """Exact search over all frames in range.
 
     Per head, each question token scores each frame; pooling takes the best token or the mean of
-    all. What a head gives is judged against the stream, so that heads can be added up and a score
-    says how far a frame stands out.
+    all. The best frames of every head are taken in turn. The sum over heads is what the gate
+    compares with the frames that are resident.
     """
 
     def find(
@@ -43,7 +45,7 @@ class SimilarityRetriever(Retriever):
         if not constraints.max_frames:
             return Found(best_resident=best)
         exclude = constraints.exclude.union(resident.frames.tolist())
-        ranking = index.top(
+        rankings, best_past = index.top_of_each(
             score,
             # Each hit can push out as many better-scored neighbours as the gap has frames.
             constraints.max_frames * (2 * constraints.gap_frames + 1),
@@ -51,7 +53,9 @@ class SimilarityRetriever(Retriever):
             end_s=constraints.end_s,
             exclude=exclude,
         )
-        return Found(_hits(ranking, index, score, constraints, exclude), best)
+        chosen = _in_turn(rankings, constraints.max_frames, constraints.gap_frames)
+        hits = _with_neighbours(chosen, index, score, constraints, exclude)
+        return Found(hits, best, best_past)
 
 
 def scorer(queries: FloatArray, index: SegmentIndex, config: RetrievalConfig) -> Scorer:
@@ -84,15 +88,14 @@ def scorer(queries: FloatArray, index: SegmentIndex, config: RetrievalConfig) ->
     return Scorer(weights, offsets)
 
 
-def _hits(
-    ranking: Ranking,
+def _with_neighbours(
+    chosen: Sequence[Hit],
     index: SegmentIndex,
     score: Scorer,
     constraints: Constraints,
     exclude: frozenset[int],
 ) -> tuple[Hit, ...]:
-    """Best frames first, each followed by its neighbours, nearest first."""
-    chosen = _spread(ranking, constraints.max_frames, constraints.gap_frames)
+    """Hits in their order, each followed by its neighbours, nearest first."""
     if not constraints.neighbour_frames:
         return tuple(chosen)
     around = {hit.frame: _around(hit.frame, constraints.neighbour_frames) for hit in chosen}
@@ -102,12 +105,13 @@ def _hits(
         start_s=constraints.start_s,
         end_s=constraints.end_s,
         exclude=exclude,
-        only=wanted.union(around),
+        only=wanted,
     )
     known = {hit.frame: hit for hit in _as_hits(near)}
     ordered: dict[int, Hit] = {}
     for hit in chosen:
-        for frame in (hit.frame, *around[hit.frame]):
+        ordered.setdefault(hit.frame, hit)
+        for frame in around[hit.frame]:
             if frame in known:
                 ordered.setdefault(frame, known[frame])
     return tuple(ordered.values())[: constraints.max_frames]
@@ -118,16 +122,23 @@ def _as_hits(ranking: Ranking) -> list[Hit]:
     return [Hit(*row) for row in zip(*columns, strict=True)]
 
 
-def _spread(ranking: Ranking, count: int, gap_frames: int) -> list[Hit]:
-    """The best hits of which no two are within ``gap_frames`` of each other."""
+def _in_turn(rankings: Sequence[Ranking], count: int, gap_frames: int) -> list[Hit]:
+    """The best frames of every head in turn, no two within ``gap_frames`` of each other.
+
+    Different questions match through different heads, and where many frames share half of what is
+    asked about, a sum over heads buries the one head that knows both halves together.
+    """
     taken: set[int] = set()
     chosen: list[Hit] = []
-    for hit in _as_hits(ranking):
-        if len(chosen) == count:
-            break
-        if hit.frame not in taken:
-            chosen.append(hit)
-            taken.update(range(hit.frame - gap_frames, hit.frame + gap_frames + 1))
+    waiting = [iter(_as_hits(ranking)) for ranking in rankings]
+    while waiting and len(chosen) < count:
+        for hits in list(waiting):
+            hit = next((hit for hit in hits if hit.frame not in taken), None)
+            if hit is None:
+                waiting.remove(hits)
+            elif len(chosen) < count:
+                chosen.append(hit)
+                taken.update(range(hit.frame - gap_frames, hit.frame + gap_frames + 1))
     return chosen
 
 

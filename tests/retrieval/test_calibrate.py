@@ -58,8 +58,14 @@ def test_planted_events_look_like_nothing_else(index: int) -> None:
             for sprite in sprites
             if number not in own or sprite != event.sprite
         ]
-        assert event.sprite.shape not in {sprite.shape for sprite in others}
-        assert event.sprite.color not in {sprite.color for sprite in others}
+        shapes, colors = ({getattr(s, name) for s in others} for name in ("shape", "color"))
+        assert (event.sprite.shape, event.sprite.color) not in {(s.shape, s.color) for s in others}
+        if event.is_unique:
+            assert event.sprite.shape not in shapes
+            assert event.sprite.color not in colors
+        else:
+            assert event.sprite.shape in shapes
+            assert event.sprite.color in colors
         assert event.sprite.digit not in {sprite.digit for sprite in others}
     for asked in stream.asked:
         assert (asked.planted is not None) == (asked.type in RECALL_TYPES)
