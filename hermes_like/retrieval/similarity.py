@@ -47,7 +47,7 @@ class SimilarityRetriever(Retriever):
         exclude = constraints.exclude.union(resident.frames.tolist())
         rankings, best_past = index.top_of_each(
             score,
-            # Each hit can push out as many better-scored neighbours as the gap has frames.
+            # Each hit, of whatever head, pushes out as many neighbours as the gap has frames.
             constraints.max_frames * (2 * constraints.gap_frames + 1),
             start_s=constraints.start_s,
             end_s=constraints.end_s,
