@@ -252,7 +252,12 @@ class RetrievalConfig(Station):
         48, ge=1, description="a scan ends after this many candidates in a row that say no"
     )
     scan_min_frames: int = Field(
-        1, ge=1, description="an event counts if this many frames in a row say yes"
+        2, ge=1, description="an event counts if this many frames in a row say yes"
+    )
+    scan_sure_frames: int = Field(
+        3600,
+        ge=0,
+        description="among fewer frames one that says yes is enough: so few are seldom misread",
     )
     scan_deadline_s: float = Field(20.0, gt=0, description="a scan stops here with what it has")
 

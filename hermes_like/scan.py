@@ -113,6 +113,9 @@ class Scanner:
         )
         candidates = self._candidates(question, cache, start_s, end_s)
         fresh = run.unstored_frames(start_s, end_s)
+        num_frames = self.long_term.timeline.count_between(start_s, end_s)
+        if num_frames >= self.config.scan_sure_frames:
+            run.min_frames = self.config.scan_min_frames
         rejected = 0
         for number, frame in enumerate([*fresh, *candidates]):
             if run.is_late:
@@ -167,6 +170,7 @@ class _Run:
         self.cache, self.table, self.until_s = cache, table, until_s
         self.prompt = self.adapter.question_ids(question, is_first=True)
         self.result = ScanResult()
+        self.min_frames = 1
         self.replies: dict[int, bool] = {}
         self.records: dict[int, FrameRecord] = {}
         self.tiers: dict[int, Tier] = {}
@@ -269,7 +273,7 @@ class _Run:
         """Runs of frames that said yes, where enough of their frames agree."""
         events = []
         for run in _runs(sorted(frame for frame, said in self.replies.items() if said)):
-            if len(run) < self.scanner.config.scan_min_frames:
+            if len(run) < self.min_frames:
                 continue
             first, last = self.records[run[0]], self.records[run[-1]]
             events.append(

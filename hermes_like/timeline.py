@@ -153,6 +153,10 @@ class Timeline:
                     found.append((segment.segment_id, segment.first_frame + offset))
         return found
 
+    def count_between(self, start_s: float | None, end_s: float | None) -> int:
+        """Frames of the segments that touch a stretch of stream time."""
+        return sum(len(segment.times_s) for segment in self.between(start_s, end_s))
+
     def footage(self) -> list[tuple[float, float]]:
         """Stretches of stream time that are covered, in order, joined where they touch."""
         spans: list[tuple[float, float]] = []

@@ -139,6 +139,11 @@ def test_scan_counts_lists_and_denies(sprites) -> None:
         assert len(starts) == len(times)
         assert session.ask("was there a red star ?").text == "yes"
         assert session.ask("was there a blue star ?").text == "no"
+        session._desk.scanner.config = RetrievalConfig(scan_min_frames=3, scan_sure_frames=10)
+        assert session.ask("was there a red star ?").text == "no", "two frames, three wanted"
+        session._desk.scanner.config = RetrievalConfig(scan_min_frames=3, scan_sure_frames=1000)
+        assert session.ask("was there a red star ?").text == "yes", "few frames: one is enough"
+        session._desk.scanner.config = session.config.retrieval
         seen: list[tuple[int, int]] = []
         listed = session.ask(
             "when was there a red star ?", on_progress=lambda a, b: seen.append((a, b))
