@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hermes_like.models.sprites import weights_folder
 from hermes_like.sprites.render import STANDARD, TRAINING, RenderStyle
 from hermes_like.sprites.world import COLORS, DIGITS, SHAPES, ZONES, Sprite
 from pipelines.sprites_training.code import TOKEN_ROLES, frame_codes, role_sprites, token_code
@@ -192,7 +193,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames", type=int, default=1_000_000, help="frames to count in all")
     parser.add_argument("--style", choices=sorted(STYLES), default="standard")
     parser.add_argument("--held-out", action="store_true", help="only pairs never trained on")
-    parser.add_argument("--tower", type=Path, default=Path("runs/sprites/tower/tower.safetensors"))
+    parser.add_argument(
+        "--tower",
+        type=Path,
+        default=weights_folder(),
+        help="tower.safetensors, or the folder of a whole model; default: the bundled one",
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/sprites/perception.json"))
     parser.add_argument("--seed", type=int, default=1_000_000_007)
 
@@ -201,7 +207,8 @@ def run_perception(args: argparse.Namespace) -> None:
     """Count misread frames from the options; goes on from ``--out`` if the weights are the same."""
     torch.set_num_threads(1)
     vision = load_vision(args.tower)
-    weights_sha256 = hashlib.sha256(args.tower.read_bytes()).hexdigest()
+    file = args.tower / "model.safetensors" if args.tower.is_dir() else args.tower
+    weights_sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     setting = {
         "style": args.style,
         "held_out": args.held_out,

@@ -13,7 +13,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
-from transformers import LlavaOnevisionConfig, Qwen2Config, SiglipVisionConfig
+from transformers import (
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
+    Qwen2Config,
+    SiglipVisionConfig,
+)
 from transformers.models.llava_onevision.modeling_llava_onevision import (
     LlavaOnevisionMultiModalProjector,
 )
@@ -127,8 +132,17 @@ def stock_state(vision: VisionHalf) -> dict[str, torch.Tensor]:
 
 
 def load_vision(path: Path) -> VisionHalf:
-    """Return a trained vision half from ``tower.safetensors``."""
+    """Return a trained vision half.
+
+    Args:
+        path: ``tower.safetensors``, or the folder of a stock checkpoint such as the bundled one.
+    """
     vision = VisionHalf()
+    if path.is_dir():
+        whole = LlavaOnevisionForConditionalGeneration.from_pretrained(path).state_dict()
+        own = vision.state_dict()
+        vision.load_state_dict({name: whole[f"model.{name}"] for name in own})
+        return vision.eval()
     state = load_file(path)
     vision.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     return vision.eval()

@@ -6,18 +6,21 @@ import numpy as np
 import torch
 from transformers import LlavaOnevisionModel
 
+from hermes_like.models.sprites import weights_folder
 from hermes_like.sprites.world import Sprite
 from pipelines.sprites_training.code import frame_code, token_code
-from pipelines.sprites_training.frames import to_patches
+from pipelines.sprites_training.frames import ContentMix, to_patches
 from pipelines.sprites_training.perception import (
     SAFE_RESIDUAL,
+    STYLES,
     PerceptionCount,
     all_codes,
     all_sprites,
+    count_frames,
     misread_attributes,
     nearest_sprite,
 )
-from pipelines.sprites_training.vision import VisionHalf, model_config, stock_state
+from pipelines.sprites_training.vision import VisionHalf, load_vision, model_config, stock_state
 
 LEFT_STAR = Sprite("star", "red", "left", 3)
 TOP_MOON = Sprite("moon", "blue", "top", 4)
@@ -89,3 +92,13 @@ def test_misread_attributes_names_what_differs() -> None:
     assert misread_attributes(None, None) == set()
     assert misread_attributes(LEFT_STAR, Sprite("star", "red", "top", 3)) == {"zone"}
     assert misread_attributes(LEFT_STAR, Sprite("moon", "blue", "left", 3)) == {"shape", "color"}
+
+
+def test_the_bundled_model_reads_rendered_frames() -> None:
+    count = PerceptionCount()
+    rng = np.random.default_rng(3)
+    vision = load_vision(weights_folder())
+    count_frames(vision, count, rng, 200, STYLES["standard"], ContentMix())
+    assert count.num_frames == 200
+    assert count.num_wrong_frames == 0
+    assert count.residual_max < 2 * SAFE_RESIDUAL
