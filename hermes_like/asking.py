@@ -94,6 +94,8 @@ class Desk:
         since_s: float | None,
         until_s: float | None,
         on_progress: Progress | None,
+        now_s: float | None,
+        deadline_s: float | None,
         overrides: Mapping[str, Any],
     ) -> AnswerStream:
         """See :meth:`StreamSession.ask_stream`."""
@@ -105,9 +107,9 @@ class Desk:
         if self.long_term is None:
             return self._from_device(question, asked)
         with self._lock:
-            clock = self.clock()
+            clock = self.clock(now_s)
             footage = self._footage(self.long_term)
-            lost = self._lost(self.long_term)
+            lost = self._lost(self.long_term, clock.now_s)
         plan = plan_question(
             question,
             clock=clock,
@@ -230,10 +232,13 @@ class Desk:
 
     # -- what is known of time -------------------------------------------------------------------
 
-    def clock(self) -> StreamClock:
+    def clock(self, now_s: float | None = None) -> StreamClock:
+        """Times as they are now; a camera that is silent has a present of its own."""
         wall = self._state.wall_at_zero
         zero = None if wall is None else datetime.fromisoformat(wall)
-        return StreamClock(self._state.last_s, self._state.first_s, zero)
+        state = self._state
+        present_s = state.last_s if now_s is None else max(state.last_s, now_s)
+        return StreamClock(present_s, state.first_s, zero)
 
     def _footage(self, long_term: LongTermMemory) -> list[tuple[float, float]]:
         """Stretches of stream time that can be looked at."""
@@ -246,8 +251,10 @@ class Desk:
         ]
         return [*spans, (self._state.last_s, self._state.last_s)]
 
-    def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
+    def _lost(self, long_term: LongTermMemory, now_s: float) -> list[MissingSpan]:
         lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]
+        for start, end, reason in self._state.blind:
+            lost.append(MissingSpan(start, min(end, now_s), reason))
         for start, end, reason in long_term.chain.lost:
             lost.append(MissingSpan(start, end, "lost" if reason == "dropped" else reason))
         return lost

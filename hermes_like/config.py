@@ -7,6 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+#: Corners ``(x, y)``, 0 to 1 from the left and from the top.
+Polygon = tuple[tuple[float, float], ...]
+
 
 class Station(BaseModel):
     """Base of all station configurations: frozen, and unknown keys are errors."""
@@ -53,13 +56,46 @@ class SourceConfig(Station):
     start_time: datetime | None = Field(
         None, description="wall time of stream second 0, ISO 8601 with an offset"
     )
+    masks: tuple[Polygon, ...] = Field(
+        (), description="areas painted black before anything is encoded: lists of [x, y], 0 to 1"
+    )
+    zones: tuple[Polygon, ...] = Field(
+        (), description="areas that may be seen, the rest is painted black; none: everything"
+    )
+    handoff: Literal["newest", "queue"] = Field(
+        "newest",
+        description="live: a slow consumer gets the newest frame, or a queue of read_ahead_frames",
+    )
+    connect_timeout_s: float = Field(
+        10.0, gt=0, description="live: an attempt to connect is given up after this"
+    )
+    stale_s: float = Field(
+        5.0, gt=0, description="live: without a frame for this long a camera counts as stale"
+    )
+    silence_s: float = Field(
+        15.0, gt=0, description="live: a connection without a frame for this long is opened again"
+    )
+    freeze_s: float | None = Field(
+        60.0, gt=0, description="live: a picture that stays the same for this long is frozen"
+    )
+    reconnect_first_s: float = Field(
+        1.0, gt=0, description="live: pause before the second attempt; it doubles each time"
+    )
+    reconnect_most_s: float = Field(60.0, gt=0, description="live: longest pause between attempts")
 
     @model_validator(mode="after")
-    def _start_time_has_an_offset(self) -> SourceConfig:
+    def _is_consistent(self) -> SourceConfig:
         if self.start_time is not None and self.start_time.tzinfo is None:
             raise ValueError(
                 "start_time: expected an ISO 8601 time with an offset, got a naive one"
             )
+        for name in ("masks", "zones"):
+            for polygon in getattr(self, name):
+                is_inside = all(0 <= part <= 1 for corner in polygon for part in corner)
+                if len(polygon) < 3 or not is_inside:
+                    raise ValueError(
+                        f"{name}: expected at least three corners from 0 to 1, got {polygon}"
+                    )
         return self
 
 
@@ -186,6 +222,9 @@ class StoreConfig(Station):
         "interval", description="when data is forced to the medium; kill -9 loses nothing anyway"
     )
     sync_interval_s: float = Field(2.0, gt=0, description="interval: seconds between two syncs")
+    keep_images: bool = Field(
+        True, description="false: no picture is ever stored, whatever the keys below say"
+    )
     keyframes_per_segment: int = Field(1, ge=0, description="pictures kept of each segment")
     keyframe_format: Literal["jpeg", "webp"] = Field("jpeg")
     keyframe_quality: int = Field(90, ge=1, le=100)

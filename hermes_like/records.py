@@ -16,6 +16,7 @@ Level = Literal["short", "mid", "long"]
 Tier = Literal["device", "host", "disk", "remote", "source"]
 Route = Literal["now", "recall", "time", "scan"]
 AnswerStatus = Literal["ok", "partial", "no_footage"]
+SourceState = Literal["connecting", "online", "stale", "offline", "disabled"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,7 @@ class Answer:
         tpot_s: Mean seconds per generated token after the first (0 with a single token).
         notes: Plain sentences about the question, such as words the model does not know.
         parts_s: Seconds of TTFT per part of finding the past: ``index``, ``fetch``, ``merge``.
+        parts: Answers of the single streams, where several were asked.
     """
 
     text: str
@@ -102,6 +104,38 @@ class Answer:
     tpot_s: float = 0.0
     notes: tuple[str, ...] = field(default=())
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    parts: tuple[Answer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How a live source is doing at one moment.
+
+    Attributes:
+        state: ``connecting`` (never had a frame), ``online``, ``stale`` (connected, and silent or
+            frozen), ``offline`` (the connection is lost or cannot be made) or ``disabled``.
+        silent_s: Seconds since the last frame arrived; None before the first.
+        fps: Frames that arrived per second, lately.
+        lag_s: Seconds between arrival and hand-over of the frame handed over last.
+        num_frames: Frames that arrived.
+        num_dropped: Frames that were not handed over, by reason: ``handoff`` (the consumer was
+            slow), ``damaged``, ``frozen``.
+        num_decode_errors: Packets that could not be decoded.
+        num_reconnects: Connections made after the first.
+        is_frozen: Whether frames arrive and show the same picture.
+        cause: What went wrong last, without credentials; empty if nothing did.
+    """
+
+    state: SourceState
+    silent_s: float | None = None
+    fps: float = 0.0
+    lag_s: float = 0.0
+    num_frames: int = 0
+    num_dropped: Mapping[str, int] = field(default_factory=dict)
+    num_decode_errors: int = 0
+    num_reconnects: int = 0
+    is_frozen: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

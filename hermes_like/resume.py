@@ -44,6 +44,7 @@ class SessionState:
         wall_at_zero: Time on the clock of stream second 0, ISO 8601.
         content_key: Hash chain of the frames, as hexadecimal digits.
         erased: Stretches that were erased, as ``(start_s, end_s)``.
+        blind: Stretches in which nothing could be seen, as ``(start_s, end_s, reason)``.
     """
 
     name: str
@@ -55,6 +56,7 @@ class SessionState:
     wall_at_zero: str | None = None
     content_key: str = ""
     erased: list[tuple[float, float]] = field(default_factory=list)
+    blind: list[tuple[float, float, str]] = field(default_factory=list)
 
 
 def device_settings(config: HermesConfig) -> dict[str, Any]:
@@ -142,6 +144,7 @@ def from_bytes(data: bytes) -> Restored:
     images = {int(name.removeprefix("image.")): tensors.pop(name).numpy() for name in names}
     session = SessionState(**header["session"])
     session.erased = [(start, end) for start, end in session.erased]
+    session.blind = [(start, end, reason) for start, end, reason in session.blind]
     return Restored(session, header["device"], tensors, pending, images)
 
 

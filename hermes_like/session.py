@@ -39,6 +39,7 @@ from hermes_like.resume import (
     to_bytes,
 )
 from hermes_like.tiers.keyframes import choose_keyframes
+from hermes_like.veil import Veil
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ __all__ = ["Segment", "StreamSession"]
 
 #: Segments that outlive ``store.retention_s`` before they are erased together.
 RETENTION_BATCH = 16
+#: Stretches without sight that are remembered with their reasons; older ones lose the reason.
+MAX_BLIND_SPANS = 4096
 
 
 class StreamSession:
@@ -112,6 +115,7 @@ class StreamSession:
         self._on_segment = on_segment
         self._lock = threading.RLock()
         self._pending: list[Frame] = []
+        self._pending_tokens: list[Tensor | None] = []
         self._segment_images: dict[int, Image] = {}
         self._segment_embeddings: list[Tensor] = []
         self._state = SessionState(name, device_settings(self.config))
@@ -129,9 +133,10 @@ class StreamSession:
             self._fork,
             self._lock,
         )
+        self._veil = Veil(self.config.source.masks, self.config.source.zones)
         self._kept_offsets = frozenset(
             choose_keyframes(self.config.memory.segment_frames, store.keyframes_per_segment)
-            if store.enabled and store.keyframe_bytes
+            if store.enabled and store.keyframe_bytes and store.keep_images
             else ()
         )
 
@@ -174,6 +179,7 @@ class StreamSession:
             if state.settings == self._state.settings:
                 restore_device(self.memory, restored)
                 self._pending, self._segment_images = restored.pending, restored.images
+                self._pending_tokens = [None] * len(self._pending)
             else:
                 logger.warning(
                     "resume: the device state was made with other settings and is rebuilt"
@@ -189,7 +195,8 @@ class StreamSession:
         newest = long_term.timeline.newest
         if newest is None or newest.end_frame <= self._state.num_frames:
             return
-        self._pending, self._segment_images, self._segment_embeddings = [], {}, []
+        self._pending, self._pending_tokens = [], []
+        self._segment_images, self._segment_embeddings = {}, []
         if not self._state.num_frames:
             self._state.first_s = long_term.timeline.first_s
         self._state.num_frames = newest.end_frame
@@ -198,11 +205,18 @@ class StreamSession:
 
     # -- watching --------------------------------------------------------------------------------
 
-    def observe(self, frame: Frame) -> None:
+    def prepare(self, frame: Frame) -> Frame:
+        """Return a frame as it is seen here: masks and zones of ``source`` painted black."""
+        return self._veil.apply(frame)
+
+    def observe(self, frame: Frame, tokens: Tensor | None = None) -> None:
         """Take in the next frame.
 
         Args:
             frame: ``image`` uint8 ``[H, W, 3]`` RGB; ``pts_s`` not before the last frame's.
+            tokens: Its vision tokens ``[tokens_per_frame, hidden]``, made of :meth:`prepare`'s
+                result; None: they are made here. Whoever watches several streams makes them
+                together.
 
         Raises:
             SessionStateError: The session is closed.
@@ -211,11 +225,14 @@ class StreamSession:
         with self._lock:
             self._require_open()
             self._check(frame)
+            if tokens is None:
+                frame = self.prepare(frame)
             self._note_time(frame)
             offset = self._state.num_frames % self.config.memory.segment_frames
             if offset in self._kept_offsets:
                 self._segment_images[offset] = frame.image
             self._pending.append(frame)
+            self._pending_tokens.append(tokens)
             self._state.num_frames += 1
             if len(self._pending) == self.config.memory.prefill_frames:
                 self._prefill_pending()
@@ -248,9 +265,15 @@ class StreamSession:
 
     def _embed_pending(self) -> vision.VisionTokens:
         start = time.perf_counter()
-        tokens = vision.embed(self.model, self._pending, self._state.num_segments)
+        unknown = [i for i, tokens in enumerate(self._pending_tokens) if tokens is None]
+        if unknown:
+            made = self.model.embed_frames([self._pending[i].image for i in unknown])
+            for index, tokens in zip(unknown, made, strict=True):
+                self._pending_tokens[index] = tokens
+        known = [tokens for tokens in self._pending_tokens if tokens is not None]
+        chunk = vision.tokens_of(known, self._pending, self._state.num_segments)
         self._vision_s += time.perf_counter() - start
-        return tokens
+        return chunk
 
     def _prefill_pending(self) -> None:
         chunk = self._embed_pending()
@@ -259,7 +282,7 @@ class StreamSession:
             self._state.content_key = chain_key(key, self._pending).hex()
             if self.config.store.thin_threshold is not None:
                 self._segment_embeddings.append(chunk.tokens)
-        self._pending = []
+        self._pending, self._pending_tokens = [], []
         self.memory.append_frames(chunk.tokens, chunk.records)
 
     def _close_segment(self) -> None:
@@ -303,6 +326,23 @@ class StreamSession:
                 self.memory.drop_frames([f for s in old for f in s.frames if s.segment_id in gone])
                 self._erase_segments(long_term, gone)
 
+    def note_blind(self, start_s: float, end_s: float, reason: str) -> None:
+        """Remember that nothing could be seen for a while, and why; answers will say so.
+
+        Args:
+            start_s: Stream time from which on there was nothing to see.
+            end_s: Stream time at which frames came again.
+            reason: In words that fit behind "there is no footage of it:".
+        """
+        if not end_s > start_s:
+            raise ValueError(f"note_blind: expected end_s after {start_s}, got {end_s}")
+        with self._lock:
+            self._require_open()
+            self._state.blind.append((start_s, end_s, reason))
+            del self._state.blind[:-MAX_BLIND_SPANS]
+            if self.long_term is not None and self.long_term.has_folder:
+                self._save(self.long_term)  # the next checkpoint may be far: no frames come
+
     # -- asking ----------------------------------------------------------------------------------
 
     def ask(
@@ -313,6 +353,8 @@ class StreamSession:
         since_s: float | None = None,
         until_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        now_s: float | None = None,
+        deadline_s: float | None = None,
         **overrides: Any,
     ) -> Answer:
         """Answer a question about everything seen so far.
@@ -323,6 +365,10 @@ class StreamSession:
             since_s: Look at nothing before this stream time.
             until_s: Look at nothing after this stream time.
             on_progress: Told, during a scan, how many frames were asked about and of how many.
+            now_s: Stream time of the present, from which "ten minutes ago" counts; None: that of
+                the newest frame. A camera that went silent has a present of its own.
+            deadline_s: Seconds until the first text should come: less of the past is brought back
+                rather than the deadline missed. None: as ``retrieval`` says.
             overrides: Fields of :class:`~hermes_like.config.AnswerConfig`, for this question only.
 
         Returns:
@@ -338,6 +384,8 @@ class StreamSession:
             since_s=since_s,
             until_s=until_s,
             on_progress=on_progress,
+            now_s=now_s,
+            deadline_s=deadline_s,
             **overrides,
         )
         for _ in stream:
@@ -352,6 +400,8 @@ class StreamSession:
         since_s: float | None = None,
         until_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        now_s: float | None = None,
+        deadline_s: float | None = None,
         **overrides: Any,
     ) -> AnswerStream:
         """Like :meth:`ask`, with the text as it comes."""
@@ -362,6 +412,8 @@ class StreamSession:
             since_s=since_s,
             until_s=until_s,
             on_progress=on_progress,
+            now_s=now_s,
+            deadline_s=deadline_s,
             overrides=overrides,
         )
 
@@ -449,6 +501,7 @@ class StreamSession:
             return replace(frame, image=np.zeros_like(frame.image)) if is_gone else frame
 
         self._pending = [blank(frame) for frame in self._pending]
+        self._pending_tokens = [None] * len(self._pending)
         first = self._state.num_frames - self._state.num_frames % self.config.memory.segment_frames
         kept = {}
         for offset, image in self._segment_images.items():
@@ -506,7 +559,17 @@ class StreamSession:
 
     def _save(self, long_term: LongTermMemory) -> None:
         self._state.name = self.name
-        long_term.put_state(to_bytes(self._state, self.memory, self._pending, self._segment_images))
+        if self.config.store.keep_images:
+            state, pending, images = self._state, self._pending, self._segment_images
+        else:
+            # No picture may reach the disk, so frames that wait for prefill are not kept.
+            state, pending, images = self._state_without_pending(), [], {}
+        long_term.put_state(to_bytes(state, self.memory, pending, images))
+
+    def _state_without_pending(self) -> SessionState:
+        known = self.memory.num_frames
+        last_s = self.memory.frames[known - 1].pts_s if known else 0.0
+        return replace(self._state, num_frames=known, last_s=last_s)
 
     def close(self, *, save: bool = True) -> None:
         """End the session and give its memory back. Safe to call twice.
@@ -525,7 +588,7 @@ class StreamSession:
             finally:
                 if self.long_term is not None:
                     self.long_term.close()
-                self._pending = []
+                self._pending, self._pending_tokens = [], []
                 self.memory.release()
 
     def _require_long_term(self) -> LongTermMemory:

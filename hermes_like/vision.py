@@ -1,14 +1,14 @@
-"""Frames to vision tokens, through the adapter."""
+"""Vision tokens of frames, put together for prefill."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from hermes_like.memory.provenance import FrameRecord
-from hermes_like.models.base import ModelAdapter
 from hermes_like.records import Frame
 
 
@@ -25,8 +25,13 @@ class VisionTokens:
     records: tuple[FrameRecord, ...]
 
 
-def embed(adapter: ModelAdapter, frames: Sequence[Frame], segment_id: int) -> VisionTokens:
-    """Encode consecutive frames of one segment."""
-    tokens = adapter.embed_frames([frame.image for frame in frames])
+def tokens_of(tokens: Sequence[Tensor], frames: Sequence[Frame], segment_id: int) -> VisionTokens:
+    """Put together what was encoded before.
+
+    Args:
+        tokens: ``[tokens_per_frame, hidden]`` each, one per frame.
+        frames: Consecutive frames of one segment.
+        segment_id: The segment.
+    """
     records = tuple(FrameRecord(f.pts_s, f.wall_time, segment_id) for f in frames)
-    return VisionTokens(tokens, records)
+    return VisionTokens(torch.stack(list(tokens)), records)

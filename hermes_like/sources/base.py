@@ -27,8 +27,11 @@ class FrameSource(ABC):
     * frames that arrived and were not delivered are counted, never silent.
     """
 
-    #: What the user named: a path, an address, a scenario.
+    #: What the user named: a path, an address without credentials, a scenario.
     name: str
+    #: Whether frames come when they come: such a source has health, reconnects, and never ends by
+    #: itself because of a failure.
+    is_live: bool = False
 
     @abstractmethod
     def __iter__(self) -> Iterator[Frame]:
