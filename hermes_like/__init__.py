@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hermes_like.config import HermesConfig
+    from hermes_like.engine import Engine
     from hermes_like.errors import (
         BudgetError,
         CodecError,
@@ -29,8 +30,16 @@ if TYPE_CHECKING:
     )
     from hermes_like.frames import sampled
     from hermes_like.models import load_model
+    from hermes_like.monitor import AsyncMonitor, Monitor, MonitorEvent, StreamInfo
     from hermes_like.presets import load_config, preset_names
-    from hermes_like.records import Answer, Evidence, Frame, MissingSpan, SessionStats
+    from hermes_like.records import (
+        Answer,
+        Evidence,
+        Frame,
+        MissingSpan,
+        SessionStats,
+        SourceHealth,
+    )
     from hermes_like.session import StreamSession
     from hermes_like.sources import open_source
 
@@ -38,9 +47,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AsyncMonitor",
     "BudgetError",
     "CodecError",
     "ConfigError",
+    "Engine",
     "Evidence",
     "FingerprintError",
     "Frame",
@@ -50,13 +61,17 @@ __all__ = [
     "MissingSpan",
     "ModelError",
     "ModelNotFoundError",
+    "Monitor",
+    "MonitorEvent",
     "SegmentUnavailableError",
     "SessionStateError",
     "SessionStats",
     "SourceError",
+    "SourceHealth",
     "SourceOpenError",
     "SourceStalledError",
     "StorageError",
+    "StreamInfo",
     "StreamSession",
     "TierFullError",
     "__version__",
@@ -69,11 +84,17 @@ __all__ = [
 
 _MODULES = {
     "Answer": "records",
+    "AsyncMonitor": "monitor",
+    "Engine": "engine",
     "Evidence": "records",
     "Frame": "records",
     "HermesConfig": "config",
     "MissingSpan": "records",
+    "Monitor": "monitor",
+    "MonitorEvent": "monitor",
     "SessionStats": "records",
+    "SourceHealth": "records",
+    "StreamInfo": "monitor",
     "StreamSession": "session",
     "load_config": "presets",
     "load_model": "models",

@@ -301,6 +301,25 @@ class RetrievalConfig(Station):
     scan_deadline_s: float = Field(20.0, gt=0, description="a scan stops here with what it has")
 
 
+class EngineConfig(Station):
+    """How many streams share one model. Only the engine reads it."""
+
+    batch_frames: int = Field(
+        8, ge=1, le=1024, description="most frames, of all streams together, encoded at once"
+    )
+    inbox_frames: int = Field(
+        2, ge=1, le=1024, description="frames of a stream that may wait; then its source must"
+    )
+    patience_s: float = Field(
+        1.0, gt=0, description="a frame that waits longer for its turn goes before questions"
+    )
+    device_bytes: int | None = Field(
+        None, ge=0, description="most that all streams may be promised on the device; null: any"
+    )
+    host_bytes: int | None = Field(None, ge=0, description="the same in RAM")
+    disk_bytes: int | None = Field(None, ge=0, description="the same on disk")
+
+
 class HermesConfig(Station):
     """The whole configuration. Every field has a default, so a preset may be partial."""
 
@@ -311,6 +330,7 @@ class HermesConfig(Station):
     store: StoreConfig = StoreConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     answer: AnswerConfig = AnswerConfig()
+    engine: EngineConfig = EngineConfig()
 
     @model_validator(mode="after")
     def _past_can_come_back(self) -> HermesConfig:

@@ -112,6 +112,34 @@ def load_config(
     return _validate(values, origins)
 
 
+def with_settings(config: HermesConfig, settings: Mapping[str, Any]) -> HermesConfig:
+    """Return a configuration with some keys changed.
+
+    Args:
+        config: Stays as it is.
+        settings: Dotted key to value, as in ``{"memory.device_tokens": 512}``.
+
+    Raises:
+        ConfigError: As :func:`load_config` says.
+    """
+    dumped = config.model_dump(mode="json")
+    values = {
+        f"{section}.{name}": v for section, keys in dumped.items() for name, v in keys.items()
+    }
+    origins: dict[str, str] = {}
+    for key, value in settings.items():
+        _merge(values, origins, {key: value}, f"setting {key}")
+    return _validate(values, origins)
+
+
+def preset_of_model(model: str) -> str | None:
+    """The preset that bears the name of the model's last part, or holds exactly this name."""
+    for name in preset_names():
+        if load_config(name, env={}).model.name == model or model == f"random:{name}":
+            return None if name == "sprites" else name
+    return None
+
+
 def config_keys() -> list[str]:
     """All dotted keys, in the order of the configuration."""
     return list(_fields())

@@ -38,6 +38,7 @@ from hermes_like.resume import (
     restore_device,
     to_bytes,
 )
+from hermes_like.retrieval.clock import StreamClock
 from hermes_like.tiers.keyframes import choose_keyframes
 from hermes_like.veil import Veil
 
@@ -206,7 +207,17 @@ class StreamSession:
     # -- watching --------------------------------------------------------------------------------
 
     def prepare(self, frame: Frame) -> Frame:
-        """Return a frame as it is seen here: masks and zones of ``source`` painted black."""
+        """Return a frame as it is seen here: masks and zones of ``source`` painted black.
+
+        Raises:
+            ValueError: Wrong shape or number type.
+        """
+        image = frame.image
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+            raise ValueError(
+                f"frame {frame.index}: expected uint8 [H, W, 3], "
+                f"got {image.dtype} {list(image.shape)}"
+            )
         return self._veil.apply(frame)
 
     def observe(self, frame: Frame, tokens: Tensor | None = None) -> None:
@@ -224,7 +235,7 @@ class StreamSession:
         """
         with self._lock:
             self._require_open()
-            self._check(frame)
+            self._check_time(frame)
             if tokens is None:
                 frame = self.prepare(frame)
             self._note_time(frame)
@@ -250,13 +261,7 @@ class StreamSession:
             if self.long_term is not None:
                 self.long_term.zone = zero.tzinfo or UTC
 
-    def _check(self, frame: Frame) -> None:
-        image = frame.image
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-            raise ValueError(
-                f"frame {frame.index}: expected uint8 [H, W, 3], "
-                f"got {image.dtype} {list(image.shape)}"
-            )
+    def _check_time(self, frame: Frame) -> None:
         least_s = self._state.last_s if self._state.num_frames else 0.0
         if not frame.pts_s >= least_s:
             raise ValueError(
@@ -541,6 +546,25 @@ class StreamSession:
                 tiers={} if long_term is None else long_term.tier_bytes(),
                 store_state="off" if long_term is None else long_term.chain.state,
             )
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether the memory outlives the process."""
+        return self.long_term is not None and self.long_term.has_folder
+
+    @property
+    def promised_device_bytes(self) -> int:
+        """Bytes of the cache with ``device_tokens`` slots in every layer; 0: without a limit."""
+        slots = self.memory.budget.device_tokens
+        if slots is None:
+            return 0
+        layers = self.memory.cache.layers
+        return slots * len(layers) * self.memory.slot_bytes
+
+    def clock(self) -> StreamClock:
+        """Stream time of the newest frame and, where known, times on the clock."""
+        with self._lock:
+            return self._desk.clock()
 
     def save(self) -> None:
         """Write everything to the folder: pending segments and the device state.

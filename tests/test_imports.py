@@ -24,7 +24,6 @@ RANKS: tuple[tuple[str, int], ...] = (
     ("hermes_like.records", 1),
     ("hermes_like.config", 1),
     ("hermes_like.registry", 1),
-    ("hermes_like.metrics", 1),
     ("hermes_like.presets", 2),
     ("hermes_like.*.base", 2),
     ("hermes_like.sprites.world", 1),
@@ -64,6 +63,7 @@ CONFINED: dict[str, tuple[str, ...]] = {
     "xxhash": ("hermes_like.tiers.*", "hermes_like.codec.*"),
     "dateparser": ("hermes_like.retrieval.*",),
     "matplotlib": ("hermes_like.cli.plot", "pipelines.*"),
+    "prometheus_client": ("hermes_like.metrics*",),
     "pydantic": (
         "hermes_like.config",
         "hermes_like.presets",
@@ -75,7 +75,13 @@ CONFINED: dict[str, tuple[str, ...]] = {
 }
 OWN = ("hermes_like", "pipelines", "demos")
 #: Module to distribution, where the names differ.
-DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python", "faiss": "faiss-cpu", "yaml": "pyyaml"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "prometheus_client": "prometheus-client",
+    "cv2": "opencv-python",
+    "faiss": "faiss-cpu",
+    "yaml": "pyyaml",
+}
 #: Modules that load without torch, so that the command line and the sprites world stay quick.
 TORCH_FREE = (
     "hermes_like",

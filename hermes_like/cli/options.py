@@ -15,7 +15,7 @@ import typer
 
 from hermes_like.config import HermesConfig
 from hermes_like.errors import ConfigError
-from hermes_like.presets import config_keys, env_name, load_config, preset_names
+from hermes_like.presets import config_keys, env_name, load_config, preset_of_model
 
 
 class RouteName(StrEnum):
@@ -117,7 +117,7 @@ def build_config(
     }
     overrides.update({key: value for key, value in named.items() if value is not None})
     if preset is None and model is not None:
-        preset = _preset_of_model(model)
+        preset = preset_of_model(model)
     return load_config(preset, overrides)
 
 
@@ -172,11 +172,3 @@ def _key_and_value(setting: str) -> tuple[str, str]:
     if not separator or not key:
         raise ConfigError(f"--set: expected KEY=VALUE, got {setting!r}")
     return key.strip(), value.strip()
-
-
-def _preset_of_model(model: str) -> str | None:
-    """The preset that bears the name of the model's last part, or holds exactly this name."""
-    for name in preset_names():
-        if load_config(name, env={}).model.name == model or model == f"random:{name}":
-            return None if name == "sprites" else name
-    return None

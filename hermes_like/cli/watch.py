@@ -1,11 +1,12 @@
-"""``hermes-like watch``: answer questions at their time, while the stream goes on."""
+"""``hermes-like watch``: cameras with a view to ask in, or one video asked at given times."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -15,8 +16,12 @@ from hermes_like.cli import options
 from hermes_like.cli.folder import known
 from hermes_like.cli.output import clock, print_answer
 from hermes_like.cli.stream import observe_all, watching
+from hermes_like.config import HermesConfig
 from hermes_like.errors import ConfigError
 from hermes_like.records import Frame, SessionStats
+
+if TYPE_CHECKING:
+    from hermes_like.cli.folder import Known
 
 
 class TimedQuestion(BaseModel):
@@ -29,16 +34,23 @@ class TimedQuestion(BaseModel):
 
 
 def watch(
-    video: options.Video,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="Camera addresses, video files, folders; NAME=SOURCE gives a name.",
+            metavar="SOURCE...",
+        ),
+    ],
     questions: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            help="YAML, JSON or JSON lines with at_s (seconds) and question.",
+            help="YAML, JSON or JSON lines with at_s (seconds) and question: one source is "
+            "watched without a view and asked at these times.",
             metavar="FILE",
             exists=True,
             dir_okay=False,
         ),
-    ],
+    ] = None,
     memory: options.Memory = None,
     model: options.Model = None,
     preset: options.Preset = None,
@@ -47,17 +59,53 @@ def watch(
     start_time: options.StartTime = None,
     settings: options.Settings = None,
     key_file: options.KeyFile = None,
-    as_json: options.Json = False,
+    interval_s: Annotated[
+        float,
+        typer.Option(
+            "--interval", help="Seconds between status lines, without a terminal.", min=0.1
+        ),
+    ] = 10.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", "--jsonl", help="One JSON object per line on stdout.")
+    ] = False,
 ) -> None:
-    """Answer questions at their time, as the stream reaches it.
+    """Watch cameras and ask about them while they run.
 
-    With --memory DIR a call that was broken off is gone on with. Questions
-    whose time is over are left out: later frames would be known.
+    In a terminal, a table shows each camera and its memory, and questions are
+    typed below it. Without one, or with --jsonl, questions are lines on stdin
+    and everything that happens is a line on stdout. '@NAME question' asks one
+    camera. Ctrl-C ends; with --memory DIR the next call goes on.
+
+    With --questions FILE one video is watched and asked at given times.
+    Questions whose time is over are left out: later frames would be known.
     """
-    waiting = deque(read_questions(questions))
-    past = None if memory is None else known(memory, key_file)
-    stored = None if past is None else past.config
-    config = options.build_config(preset, model, policy, sample_fps, start_time, settings, stored)
+    if questions is not None:
+        if len(sources) != 1:
+            raise ConfigError(f"--questions: expected one source, got {len(sources)}")
+        past = None if memory is None else known(memory, key_file)
+        stored = None if past is None else past.config
+        config = options.build_config(
+            preset, model, policy, sample_fps, start_time, settings, stored
+        )
+        _ask_at_times(sources[0], read_questions(questions), config, past, as_json=as_json)
+        return
+    from hermes_like.cli.live import watch_live
+
+    config = options.build_config(preset, model, policy, sample_fps, start_time, settings)
+    key = None if memory is None else options.load_memory_key(key_file)
+    watch_live(sources, config, memory, key, as_json=as_json, interval_s=interval_s)
+
+
+def _ask_at_times(
+    video: str,
+    questions: Sequence[TimedQuestion],
+    config: HermesConfig,
+    past: Known | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Watch one source and ask each question as the stream reaches its time."""
+    waiting = deque(questions)
     with watching(video, config, past=past) as (session, frames):
         leave_out_past(waiting, session.stats())
 

@@ -324,12 +324,16 @@ class DeviceMemory:
             oldest_s=None if oldest is None else self.frames[oldest].pts_s,
         )
 
-    def expected_bytes(self) -> int:
-        """Bytes of the buffers by arithmetic: raw key, rotated key and value, position and id."""
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one slot of one layer: raw key, rotated key and value, position and id."""
         dims = self.adapter.dims
-        per_slot = 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + 2 * 8
+        return 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + 2 * 8
+
+    def expected_bytes(self) -> int:
+        """Bytes of the buffers by arithmetic."""
         capacities: list[int] = [layer.capacity for layer in self.cache.layers]
-        return sum(capacities) * per_slot
+        return sum(capacities) * self.slot_bytes
 
     def check(self) -> None:
         """Prove the invariants; for tests and debugging.
