@@ -9,6 +9,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
+MINUTES ?= 60
 BIN    := $(VENV)/bin
 
 # One process rarely owns the whole machine: threads that wait must sleep, not spin.
@@ -19,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types presets checksums wheel check clean
+.PHONY: help demo test soak lint format types presets checksums wheel check clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +42,9 @@ format: $(VENV)/.installed-dev  ## repair style and format
 
 types: $(VENV)/.installed-dev  ## check types
 	$(BIN)/mypy
+
+soak: $(VENV)/.installed  ## an hour of failing cameras in accelerated time, with its report (MINUTES=1)
+	$(BIN)/python -m pipelines.soak --minutes $(MINUTES)
 
 presets: $(VENV)/.installed  ## write every field and its comment into configs/*.yaml again
 	@for file in configs/*.yaml; do \

@@ -51,6 +51,10 @@ class ModelNotFoundError(ModelError):
     """No model was found under the given name or folder."""
 
 
+class DatasetError(HermesError):
+    """Annotations, predictions or a set of them cannot be used."""
+
+
 class BudgetError(HermesError):
     """A promised cap does not leave room for what was asked."""
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from demos.camera import PORT, CameraServer
 from hermes_like.cli import app
+from hermes_like.sprites.world import Event, Sprite, Story
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,16 +30,47 @@ def code_lines(text: str) -> list[str]:
     return [*indented, *re.findall(r"`([^`\n]+)`", text)]
 
 
+def run_example(example: str, folder: Path) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
 def test_python_example_runs(sprites_video: Path, tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example = examples()[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 11
     (tmp_path / "runs" / "demo").mkdir(parents=True)
     shutil.copy(sprites_video, tmp_path / "runs" / "demo" / "sprites.mp4")
-    result = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("blue ring [(")
+    assert run_example(example, tmp_path).startswith("blue ring [(")
+
+
+def test_monitoring_example_runs_as_written_against_a_loopback_camera(tmp_path: Path) -> None:
+    example = examples()[1]
+    assert len([line for line in example.splitlines() if line.strip()]) == 5
+    story = Story((Event((Sprite("star", "red", "left"),), 600),))
+    with CameraServer(PORT, story) as camera:
+        assert camera.address in example
+        thread = threading.Thread(target=camera.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            # The wait alone is shortened.
+            shown = run_example(example.replace("timeout_s=20", "timeout_s=4"), tmp_path)
+        finally:
+            camera.shutdown()
+            thread.join()
+    assert shown == "red star\n"
+    assert (tmp_path / "memory" / "gate").is_dir()
 
 
 def test_readme_begins_with_the_two_commands() -> None:
@@ -57,9 +92,9 @@ def test_relative_links_resolve(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_make_targets_exist(name: str) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in code_lines((ROOT / name).read_text()):
-        if match := re.match(r"make ([a-z]+)\b", line):
+        if match := re.match(r"make ([a-z-]+)\b", line):
             assert match.group(1) in targets, line
 
 
@@ -92,7 +127,7 @@ def test_modules_that_are_run_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_folders_and_files_exist(name: str) -> None:
-    pattern = r"(?:hermes_like|configs|demos|pipelines|tests|docs)/(?:[a-z_./]*)?"
+    pattern = r"(?:hermes_like|configs|demos|examples|pipelines|tests|docs)/(?:[a-z_./]*)?"
     for code in code_lines((ROOT / name).read_text()):
         if re.fullmatch(pattern, code):
             assert (ROOT / code).exists(), code

@@ -13,6 +13,7 @@ import typer
 
 from hermes_like import __version__
 from hermes_like.cli import ask, config, demo, doctor, memory, plan, show_memory, watch
+from hermes_like.cli import eval as evaluate
 from hermes_like.errors import ConfigError, HermesError, SourceError
 
 DONE, FAILURE, USAGE, SOURCE_UNREADABLE = 0, 1, 2, 3
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("ask", no_args_is_help=True)(ask.ask)
 app.command("watch", no_args_is_help=True)(watch.watch)
 app.add_typer(memory.app, name="memory")
+app.add_typer(evaluate.app, name="eval")
 # The name of ``memory show`` in earlier releases.
 app.command("show-memory", no_args_is_help=True, hidden=True)(show_memory.show_memory)
 app.command("plan")(plan.plan)

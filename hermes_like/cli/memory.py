@@ -1,13 +1,14 @@
 """``hermes-like memory``: verbs for a memory folder.
 
 stat, verify, rebuild-index and export take the fingerprint from the folder and load no weights;
-ask, show and erase open it with its model.
+ask, show and erase open it with its model; forget needs neither.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,6 +176,22 @@ def erase(
         first_s, last_s = session.erase(start_s, end_s, deep=deep)
         count = before - _num_segments(session)
     typer.echo(f"erased {clock(first_s)}-{clock(last_s)} ({count} segments) from {folder}")
+
+
+@app.command("forget", no_args_is_help=True)
+def forget(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove a whole memory, for good. Its key is not needed; other files in DIR stay."""
+    from hermes_like.tiers.destroy import destroy_memory
+
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("expected --yes, since there is no terminal to ask on")
+        typer.confirm(f"Remove the memory in {folder} for good?", abort=True)
+    num_bytes = destroy_memory(folder)
+    typer.echo(f"removed the memory in {folder}, {size(num_bytes)}")
 
 
 @app.command("export", no_args_is_help=True)

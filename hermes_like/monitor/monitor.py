@@ -37,7 +37,9 @@ Moment = datetime | timedelta | float
 
 #: Seconds between two looks at the states of all sources.
 TICK_S = 0.5
-#: Age of the newest frame from which on a silent camera is mentioned in answers.
+#: Seconds between two looks for what is older than it may be, also of cameras that are silent.
+HOUSE_S = 30.0
+#: Longest wait for each part that has to end.
 _STOP_S = 2.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -447,11 +449,16 @@ class Monitor:
         self._events.stop(_STOP_S)
 
     def _tick(self) -> None:
+        house_s = time.monotonic() + HOUSE_S
         while not self._stopping.wait(TICK_S):
             with self._lock:
                 watchers = [watched.watcher for watched in self._streams.values()]
             for watcher in watchers:
                 watcher.tick()
+            if time.monotonic() >= house_s:
+                house_s = time.monotonic() + HOUSE_S
+                for watcher in watchers:
+                    watcher.keep_house()
 
     def _tell(self, event: MonitorEvent) -> None:
         if event.health is not None:

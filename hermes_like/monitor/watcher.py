@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hermes_like.config import HermesConfig
 from hermes_like.engine import Engine
-from hermes_like.errors import HermesError, SourceError
+from hermes_like.errors import HermesError, SessionStateError, SourceError, StorageError
 from hermes_like.frames import FrameFeed, sampled
 from hermes_like.monitor.events import MonitorEvent
 from hermes_like.records import Frame, SourceHealth, SourceState
@@ -146,6 +146,17 @@ class Watcher:
             self._told = health.state
             text = health.state + (f": {health.cause}" if health.cause else "")
             self._tell(MonitorEvent("state", self.name, text, health=health))
+
+    def keep_house(self) -> None:
+        """Forget what is older than the configuration allows; called now and then."""
+        if self.config.store.retention_s is None:
+            return
+        try:
+            self.session.enforce_retention(self.now_s())
+        except StorageError as error:
+            self._tell(MonitorEvent("failure", self.name, f"what is too old stays: {error}"))
+        except SessionStateError:
+            return  # the stream is being taken away
 
     def now_s(self) -> float | None:
         """Stream time of the present, for a live source with a clock; else None."""
