@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ from hermes_like.config import SourceConfig
 from hermes_like.records import Frame, Image
 from hermes_like.sources.base import FrameSource
 from hermes_like.sources.read_ahead import ReadAhead
+from hermes_like.veil import Veil
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class TimeSampler:
 
     Args:
         sample_fps: Frames per second of stream time; None wants every frame.
+        joins: Whether the first frame may come at any time, and nothing was missed before it.
 
     Attributes:
         num_seen: Frames asked about.
@@ -42,8 +45,9 @@ class TimeSampler:
         num_missing: Due times that had no frame of their own.
     """
 
-    def __init__(self, sample_fps: float | None) -> None:
+    def __init__(self, sample_fps: float | None, joins: bool = False) -> None:
         self.sample_fps = sample_fps
+        self.joins = joins
         self.num_seen = 0
         self.num_wanted = 0
         self.num_missing = 0
@@ -57,7 +61,8 @@ class TimeSampler:
             latest_due = math.floor(pts_s * self.sample_fps + tolerance)
             if latest_due < self._next_due:
                 return False
-            self.num_missing += latest_due - self._next_due
+            if not (self.joins and self.num_wanted == 0):
+                self.num_missing += latest_due - self._next_due
             self._next_due = latest_due + 1
         self.num_wanted += 1
         return True
@@ -94,6 +99,7 @@ class FrameFeed:
 
     Closing the feed closes the source. A failure of the source is raised to the consumer after the
     frames before it; a consumer that leaves the ``with`` block stops the reader within a second.
+    A live source has a thread and a hand-off of its own, and nothing is read ahead of that.
 
     Args:
         source: An open source that has not been iterated.
@@ -103,19 +109,35 @@ class FrameFeed:
     def __init__(self, source: FrameSource, config: SourceConfig | None = None) -> None:
         config = config or SourceConfig()
         self.source = source
-        self._sampler = TimeSampler(config.sample_fps)
+        self._sampler = TimeSampler(config.sample_fps, joins=source.is_live)
         self._duplicates = DuplicateFilter(config.duplicate_threshold)
-        frames = _selected(source, self._sampler, self._duplicates, config.skip_duplicates)
-        self._ahead = ReadAhead(frames, config.read_ahead_frames, f"frames of {source.name}")
+        frames = _selected(
+            source,
+            Veil(config.masks, config.zones),
+            self._sampler,
+            self._duplicates if config.skip_duplicates else None,
+        )
+        self._frames = frames
+        self._reading = threading.Lock()
+        self._ahead: ReadAhead[Frame] | None = None
+        if not source.is_live:
+            name = f"frames of {source.name}"
+            self._ahead = ReadAhead(frames, config.read_ahead_frames, name)
 
     def __iter__(self) -> Iterator[Frame]:
         return self
 
     def __next__(self) -> Frame:
-        return next(self._ahead)
+        if self._ahead is not None:
+            return next(self._ahead)
+        with self._reading:
+            return next(self._frames)
 
     def close(self) -> None:
         """Stop reading and close the source; safe to call twice and from another thread."""
+        if self._ahead is None:
+            self.source.close()
+            return
         self._ahead.stop()
         self.source.close()
         if not self._ahead.join(_JOIN_S):
@@ -134,7 +156,8 @@ class FrameFeed:
     @property
     def num_dropped(self) -> int:
         """Frames lost: damaged ones of the source, and those read ahead that nobody took."""
-        return self.source.num_dropped + self._ahead.num_left
+        num_left = 0 if self._ahead is None else self._ahead.num_left
+        return self.source.num_dropped + num_left
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -167,9 +190,11 @@ def sampled(source: FrameSource, config: SourceConfig | None = None) -> FrameFee
 
 
 def _selected(
-    source: FrameSource, sampler: TimeSampler, duplicates: DuplicateFilter, skip_duplicates: bool
+    source: FrameSource, veil: Veil, sampler: TimeSampler, duplicates: DuplicateFilter | None
 ) -> Iterator[Frame]:
-    """The frames to deliver; runs in the owner thread."""
+    """The frames to deliver; runs in the owner thread, or the consumer's if the source is live."""
     for frame in source.select(sampler.wants):
-        if not (skip_duplicates and duplicates.is_duplicate(frame.image)):
-            yield frame
+        # Before duplicates are told: what is hidden may not decide what is seen.
+        seen = veil.apply(frame)
+        if duplicates is None or not duplicates.is_duplicate(seen.image):
+            yield seen

@@ -23,7 +23,7 @@ class FrameSource(ABC):
     * iteration ends by stopping; a failure raises :class:`~hermes_like.errors.SourceError` with the
       name of the source and the cause, and everything readable before it has been delivered;
     * ``close()`` may be called from another thread, any number of times, and unblocks a reader
-      within one second; iterating a closed source stops at once;
+      within one second (a live source: two); iterating a closed source stops at once;
     * frames that arrived and were not delivered are counted, never silent.
     """
 

@@ -12,8 +12,8 @@ from hermes_like.errors import SourceOpenError
 _HEAD_BYTES = 4096
 
 
-def open_error(path: Path, cause: str) -> SourceOpenError:
-    """The error for a file that cannot be opened: its name and the cause."""
+def open_error(path: Path | str, cause: str) -> SourceOpenError:
+    """The error for a file or address that cannot be opened: its name and the cause."""
     return SourceOpenError(f"{path}: {cause}")
 
 

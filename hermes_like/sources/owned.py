@@ -11,11 +11,14 @@ import threading
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from hermes_like.config import SourceConfig
 from hermes_like.errors import SessionStateError
 from hermes_like.records import Frame, Image
 from hermes_like.sources.base import FrameSource, Wanted
+
+if TYPE_CHECKING:
+    from hermes_like.config import SourceConfig
 
 #: How long ``close`` waits for a native call that is still running in another thread.
 CLOSE_WAIT_S = 0.4

@@ -7,7 +7,6 @@ one the pictures that may build on it are left out up to the next key frame.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -31,10 +30,10 @@ from hermes_like.sources.pyav_open import (
     start_s,
     video_streams,
 )
+from hermes_like.sources.trusted import trusted_pictures
 from hermes_like.sources.upright import upright
 
 _MAX_READ_ERRORS = 16
-_MAX_ORDERS = 4096
 _EARLY_END_S = 0.5
 
 
@@ -64,7 +63,8 @@ class PyAVSource(OwnedSource):
             self._reformatter = VideoReformatter()
             self._gate = KeyFrameGate()
             self._last_duration_s = 0.0
-            self._pictures = self._decode()
+            context = self._stream.codec_context
+            self._pictures = trusted_pictures(context, self._packets(), self._gate)
             self._first = next(self._pictures, None)
             if self._first is None:
                 raise open_error(
@@ -104,44 +104,6 @@ class PyAVSource(OwnedSource):
             index += 1
             picture = next(self._pictures, None)
         self._report()
-
-    def _decode(self) -> Iterator[Any]:
-        """Yield the decoded pictures that can be trusted, in order of presentation.
-
-        A picture shown early may build on one shown later, so a few are held until it is known
-        that those are whole.
-        """
-        held: deque[tuple[Any, int | None]] = deque()
-        orders: dict[int | None, int] = {}
-        is_started = False
-        order = 0
-        for order, packet in enumerate(self._packets()):
-            is_started = (
-                is_started or packet is None or self._gate.passes(packet.is_keyframe, order)
-            )
-            if not is_started:
-                continue
-            if packet is not None:
-                orders[packet.pts] = order
-            try:
-                pictures = self._stream.codec_context.decode(packet)
-            except FFmpegError:
-                self._gate.damage(order)
-                continue
-            for picture in pictures:
-                own_order = orders.pop(picture.pts, None)
-                if picture.is_corrupt:
-                    self._gate.damage(own_order)
-                    held = deque(item for item in held if not _is_later(item[1], own_order))
-                is_key = picture.key_frame and not picture.is_corrupt
-                if self._gate.passes(is_key, own_order):
-                    held.append((picture, own_order))
-            while len(held) > self._stream.codec_context.reorder_depth:
-                yield held.popleft()[0]
-            if len(orders) > _MAX_ORDERS:
-                orders.clear()
-        yield from (picture for picture, _ in held)
-        self._gate.settle(order)
 
     def _packets(self) -> Iterator[Any]:
         """Yield packets, and at the end None, which makes the decoder give what it still holds."""
@@ -198,7 +160,3 @@ class PyAVSource(OwnedSource):
         declared_s = self._duration_s if self._is_length_declared else None
         if declared_s is not None and end_s < declared_s - _EARLY_END_S:
             self.warn(f"readable up to {end_s:.2f} s of the {declared_s:.2f} s it declares")
-
-
-def _is_later(order: int | None, than: int | None) -> bool:
-    return order is not None and than is not None and order > than

@@ -33,7 +33,7 @@ def open_container(path: Path) -> Any:
         raise open_error(path, f"{cause} ({detail})") from error
 
 
-def video_streams(path: Path, container: Any) -> list[Any]:
+def video_streams(path: Path | str, container: Any) -> list[Any]:
     """The video streams, the one to read first; cover pictures of sound files are none.
 
     Raises:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hermes_like.config import SourceConfig
 from hermes_like.errors import SourceOpenError
 from hermes_like.registry import Registry
 from hermes_like.sources.base import FrameSource
 from hermes_like.sources.diagnose import check_file, open_error
 from hermes_like.sources.owned import OwnedSource
 
-Reader = Callable[[Path, SourceConfig], OwnedSource]
+if TYPE_CHECKING:
+    from hermes_like.config import SourceConfig
+
+Reader = Callable[[Path, "SourceConfig"], OwnedSource]
 
 READERS: Registry[Reader] = Registry(
     "reader",

@@ -1,4 +1,4 @@
-"""One contract for every source: three readers, image folder, sprites, watchdog."""
+"""One contract for every source: readers, image folder, sprites, watchdog, live."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from hermes_like.errors import SessionStateError, SourceOpenError
 from hermes_like.frames import sampled
 from hermes_like.sources import open_source
 from hermes_like.sources.base import FrameSource
+from hermes_like.sources.live.source import LiveSource
 from hermes_like.sources.watchdog import WatchdogSource
 from tests.sources.clip_factory import barcode, read_barcode
 from tests.sources.conftest import MakeClip, skip_without_reader
+from tests.sources.scripted import StepClock, contract_script
 
 NUM_FRAMES = 12
 FPS = 4
 START = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 
 Opener = Callable[..., FrameSource]
-KINDS = ["pyav", "opencv", "decord", "folder", "sprites", "watchdog"]
+KINDS = ["pyav", "opencv", "decord", "folder", "sprites", "watchdog", "live"]
 
 
 @pytest.fixture(params=KINDS)
 def open_it(request: pytest.FixtureRequest, make_clip: MakeClip, tmp_path: Path) -> Opener:
     """Open a source of 12 frames, four per second; keywords go into its configuration."""
     kind = request.param
+    if kind == "live":
+        return _open_live
     reference: str | Path
     if kind == "sprites":
         reference = f"sprites:seed=3,frames={NUM_FRAMES},fps={FPS}"
@@ -56,6 +60,14 @@ def open_it(request: pytest.FixtureRequest, make_clip: MakeClip, tmp_path: Path)
     return open_now
 
 
+def _open_live(**changes: Any) -> FrameSource:
+    """A scripted camera that ends; time passes only while it is waited for."""
+    config = SourceConfig(handoff="queue", read_ahead_frames=NUM_FRAMES, **changes)
+    clock = StepClock(START)
+    script = contract_script(clock, NUM_FRAMES, FPS)
+    return LiveSource("live", config, connect=lambda: script, clock=clock, is_lasting=False)
+
+
 def test_frames_are_rgb_in_time_order_with_true_times(open_it: Opener) -> None:
     with open_it() as source:
         frames = list(source)
@@ -66,7 +78,7 @@ def test_frames_are_rgb_in_time_order_with_true_times(open_it: Opener) -> None:
         assert frame.image.shape == (240, 320, 3)
         assert frame.image.dtype == np.uint8
         assert frame.image.flags.c_contiguous
-        assert frame.wall_time is None
+        assert (frame.wall_time is not None) == source.is_live
     assert source.num_dropped == 0
     assert source.warnings == ()
 

@@ -1,0 +1,1 @@
+"""Sources that have a present: cameras, network streams, folders being written."""
