@@ -20,7 +20,7 @@ export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format types presets checksums wheel check clean
+.PHONY: help demo demo-ui test test-browser soak lint format types presets checksums wheel check clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,8 +29,21 @@ demo: $(VENV)/.installed  ## render a video (or take VIDEO=... QUESTION=...), wa
 	@$(BIN)/python -m demos.quickstart \
 	    $${VIDEO:+"$$VIDEO"} $${QUESTION:+"$$QUESTION"} $${MODEL:+--model "$$MODEL"}
 
+demo-ui: $(VENV)/.installed-ui  ## open a page to watch and ask (ARGS="--model NAME --port 8000")
+	@$(BIN)/python -m demos.app $(ARGS)
+
 test: $(VENV)/.installed-dev  ## run the tests (ARGS="-k name" for some of them)
 	$(BIN)/python -m pytest $(ARGS)
+
+test-browser: $(VENV)/.installed-dev  ## test the page in Chromium, which is installed where that is possible
+	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2> /dev/null \
+	    || $(BIN)/python -m pip install --quiet --progress-bar off -e ".[browser]" \
+	    || { echo "browser tests SKIPPED: playwright cannot be installed here"; exit 0; }; \
+	command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+	    && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; \
+	command -v chromium > /dev/null \
+	    || { echo "browser tests SKIPPED: no Chromium, and it cannot be installed here"; exit 0; }; \
+	HERMES_LIKE_BROWSER_TESTS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## check style and format
 	$(BIN)/ruff check .
@@ -76,4 +89,9 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --progress-bar off -e ".[dev]"
+	@touch $(VENV)/.installed $@
+
+# The page draws its memory with matplotlib.
+$(VENV)/.installed-ui: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --progress-bar off -e ".[plot]"
 	@touch $(VENV)/.installed $@

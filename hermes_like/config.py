@@ -198,7 +198,7 @@ class AnswerConfig(Station):
     keep_conversation: bool = Field(True, description="later questions see earlier turns")
 
 
-FullAction = Literal["drop_kv", "forget"]
+FullAction = Literal["thin", "drop_kv", "forget"]
 
 
 class StoreConfig(Station):
@@ -233,7 +233,8 @@ class StoreConfig(Station):
     )
     at_disk_cap: tuple[FullAction, ...] = Field(
         ("drop_kv", "forget"),
-        description="what happens to the oldest segments at the disk cap, in this order of steps",
+        description="what happens to the oldest segments near the disk cap, in this order; "
+        "thin: tokens that stand still are stored once",
     )
     thin_threshold: float | None = Field(
         None,

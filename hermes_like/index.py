@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import faiss
 import numpy as np
@@ -36,10 +36,10 @@ DoubleArray = npt.NDArray[np.float64]
 # Two pools of OpenMP threads beside torch's own only wait for each other.
 faiss.omp_set_num_threads(1)
 
-#: Bytes that faiss keeps per row beside the vector: the id, and a node of the map back from it.
-_ID_BYTES, _MAP_BYTES = 8, 40
 #: Rows scored at a time, so that a day of video needs no large temporary array.
 _CHUNK_ROWS = 1 << 15
+#: Segments copied at a time, so that those of a day pass through the processor's cache.
+_CHUNK_SEGMENTS = 256
 _NONE_FOUND: IntArray = np.zeros(0, np.int64)
 
 
@@ -109,7 +109,8 @@ class SegmentIndex:
             )
         self.num_heads, self.head_dim = num_heads, head_dim
         self._lock = threading.RLock()
-        self._indexes = [faiss.IndexIDMap2(faiss.IndexFlatIP(head_dim)) for _ in range(num_heads)]
+        # Rows are known by their place, which they have in common with the table of rows.
+        self._indexes = [faiss.IndexFlatIP(head_dim) for _ in range(num_heads)]
         self._rows = RowTable()
         self._segments: dict[int, int] = {}
         self._sums: DoubleArray = np.zeros((num_heads, head_dim))
@@ -143,8 +144,7 @@ class SegmentIndex:
     def num_bytes(self) -> int:
         """Bytes taken, spare room that growing has left included."""
         with self._lock:
-            per_row = 4 * self.head_dim + _ID_BYTES
-            vectors = self.num_heads * (self._capacity * per_row + len(self._rows) * _MAP_BYTES)
+            vectors = self.num_heads * self._capacity * 4 * self.head_dim
             return vectors + self._rows.num_bytes + self._sums.nbytes
 
     def mean(self) -> DoubleArray:
@@ -181,17 +181,17 @@ class SegmentIndex:
                 if head.segment_id in self._segments:
                     raise ValueError(f"segment {head.segment_id}: it is in the index already")
             check_heads(heads, self.num_heads, self.head_dim)
-            vectors = np.concatenate([head.vectors for head in heads]).astype(
-                np.float32, copy=False
-            )
-            check_finite(vectors, heads)
-            ids = np.concatenate([row_ids(head) for head in heads])
+            sums, ids = _sums(heads), row_ids(heads)
+            check_finite(sums, heads)
+            # One array for all retrieval heads: most of the time goes into fresh pages of memory.
+            keys = np.empty((ids.shape[0], self.head_dim), np.float32)
             for number, index in enumerate(self._indexes):
-                index.add_with_ids(np.ascontiguousarray(vectors[:, number]), ids)
+                np.concatenate([head.vectors[:, number] for head in heads], out=keys)
+                index.add(keys)
             for head in heads:
                 self._segments[head.segment_id] = head.num_frames
             self._rows.add(heads, ids)
-            self._sums += vectors.sum(axis=0, dtype=np.float64)
+            self._sums += sums
             if len(self._rows) > self._capacity:  # how std::vector grows
                 self._capacity = max(2 * (len(self._rows) - len(ids)), len(self._rows))
 
@@ -202,12 +202,12 @@ class SegmentIndex:
             if not known:
                 return
             is_gone = np.isin(self._rows.ids >> SEGMENT_SHIFT, known)
-            ids = self._rows.ids[is_gone]
+            rows = np.flatnonzero(is_gone)
             for number, index in enumerate(self._indexes):
-                gone = self._keys(number)[is_gone]
+                gone = self._keys(number)[rows]
                 self._sums[number] -= gone.sum(axis=0, dtype=np.float64)
-                removed = index.remove_ids(faiss.IDSelectorBatch(ids))
-                assert removed == len(ids), "the index and its table of rows do not agree"
+                removed = index.remove_ids(faiss.IDSelectorBatch(rows))
+                assert removed == len(rows), "the index and its table of rows do not agree"
             self._rows.keep(~is_gone)
             for segment in known:
                 del self._segments[segment]
@@ -221,8 +221,7 @@ class SegmentIndex:
         index = self._indexes[head]
         if not index.ntotal:
             return np.zeros((0, self.head_dim), np.float32)
-        flat: Any = faiss.downcast_index(index.index)
-        view: FloatArray = faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * self.head_dim)
+        view: FloatArray = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * self.head_dim)
         return view.reshape(-1, self.head_dim)
 
     def top(
@@ -287,6 +286,15 @@ class SegmentIndex:
                 chosen = keys[part[0] : part[-1] + 1] if is_run else keys[part]
                 scores[head, start : start + _CHUNK_ROWS] = scorer.head(head, chosen)
         return scores
+
+
+def _sums(heads: Sequence[SegmentHead]) -> DoubleArray:
+    """Sums over the vectors of all segments, ``[heads, head_dim]``."""
+    total: DoubleArray = np.zeros(heads[0].vectors.shape[1:])
+    for first in range(0, len(heads), _CHUNK_SEGMENTS):
+        part = np.concatenate([head.vectors for head in heads[first : first + _CHUNK_SEGMENTS]])
+        total += part.sum(axis=0, dtype=np.float64)
+    return total
 
 
 def _ranking(scores: FloatArray, frames: IntArray, ids: IntArray, count: int | None) -> Ranking:

@@ -22,12 +22,15 @@ _MAX_FRAMES = 1 << (SEGMENT_SHIFT - FRAME_SHIFT)
 _MAX_SEGMENTS = 1 << (63 - SEGMENT_SHIFT)
 
 
-def row_ids(head: SegmentHead) -> IntArray:
-    """Ids of the rows of a segment, int64 ``[rows]``."""
-    rows = np.arange(head.vectors.shape[0], dtype=np.int64)
-    per_frame = head.vectors.shape[0] // head.num_frames
-    places = (rows // per_frame) << FRAME_SHIFT | rows % per_frame
-    ids: IntArray = (head.segment_id << SEGMENT_SHIFT) | places
+def row_ids(heads: Sequence[SegmentHead]) -> IntArray:
+    """Ids of the rows of some segments, one segment after the other, int64 ``[rows]``."""
+    rows = np.array([head.vectors.shape[0] for head in heads], np.int64)
+    frames = np.array([len(head.frame_times_s) for head in heads], np.int64)
+    segments = np.array([head.segment_id for head in heads], np.int64)
+    per_frame = np.repeat(rows // frames, rows)
+    places = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
+    ids: IntArray = np.repeat(segments << SEGMENT_SHIFT, rows)
+    ids |= (places // per_frame) << FRAME_SHIFT | places % per_frame
     return ids
 
 
@@ -39,11 +42,16 @@ def check_heads(heads: Sequence[SegmentHead], num_heads: int, head_dim: int) -> 
             numbers do not fit into an id.
     """
     seen: set[int] = set()
+    kinds: dict[tuple[tuple[int, ...], int], SegmentHead] = {}
     for head in heads:
-        name = f"segment {head.segment_id}"
         if head.segment_id in seen:
-            raise ValueError(f"{name}: expected once, it is there already")
+            raise ValueError(f"segment {head.segment_id}: expected once, it is there already")
+        if not 0 <= head.segment_id < _MAX_SEGMENTS:
+            raise ValueError(f"segment {head.segment_id}: expected an id below {_MAX_SEGMENTS}")
         seen.add(head.segment_id)
+        kinds.setdefault((head.vectors.shape, len(head.frame_times_s)), head)
+    for head in kinds.values():  # all segments of a stream are of one or two shapes
+        name = f"segment {head.segment_id}"
         if head.vectors.ndim != 3 or head.vectors.shape[1:] != (num_heads, head_dim):
             raise ValueError(
                 f"{name}: expected vectors [rows, {num_heads}, {head_dim}], "
@@ -55,24 +63,21 @@ def check_heads(heads: Sequence[SegmentHead], num_heads: int, head_dim: int) -> 
                 f"{name}: expected the same number of vectors for each of {head.num_frames} "
                 f"frames, got {num_rows}"
             )
-        if (
-            not 0 <= head.segment_id < _MAX_SEGMENTS
-            or head.num_frames > _MAX_FRAMES
-            or num_rows // head.num_frames > MAX_ROWS_PER_FRAME
-        ):
+        if head.num_frames > _MAX_FRAMES or num_rows // head.num_frames > MAX_ROWS_PER_FRAME:
             raise ValueError(
-                f"{name}: expected an id below {_MAX_SEGMENTS}, at most {_MAX_FRAMES} frames "
-                f"and {MAX_ROWS_PER_FRAME} vectors per frame"
+                f"{name}: expected at most {_MAX_FRAMES} frames and {MAX_ROWS_PER_FRAME} vectors "
+                "per frame"
             )
 
 
-def check_finite(vectors: npt.NDArray[np.float32], heads: Sequence[SegmentHead]) -> None:
-    """Refuse vectors that are not numbers; all at once, since opening a day of stream waits for it.
+def check_finite(sums: DoubleArray, heads: Sequence[SegmentHead]) -> None:
+    """Refuse vectors that are not numbers; by their sum, which is needed anyway, since opening a
+    day of stream waits for it: no sum is finite of which a part is not.
 
     Raises:
         ValueError: The message names the segment.
     """
-    if not np.isfinite(vectors).all():
+    if not np.isfinite(sums).all():
         wrong = next(head for head in heads if not np.isfinite(head.vectors).all())
         raise ValueError(f"segment {wrong.segment_id}: expected finite vectors")
 
@@ -112,7 +117,7 @@ class RowTable:
         start, end = self._length, self._length + ids.shape[0]
         if end > self._ids.shape[0]:
             self._resize(max(end, 2 * self._ids.shape[0]))
-        frames = np.array([head.num_frames for head in heads])
+        frames = np.array([len(head.frame_times_s) for head in heads])
         per_frame = np.array([head.vectors.shape[0] for head in heads]) // frames
         repeats = np.repeat(per_frame, frames)
         offsets = np.arange(frames.sum()) - np.repeat(np.cumsum(frames) - frames, frames)

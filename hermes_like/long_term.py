@@ -5,20 +5,25 @@ It puts codec, tiers and index together and knows nothing of questions, routes o
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hermes_like.codec import CODECS, decode_block
 from hermes_like.codec.base import KeyValues
 from hermes_like.codec.static_tokens import tokens_to_store
+from hermes_like.codec.thinning import thin_record
 from hermes_like.config import HermesConfig
 from hermes_like.errors import (
     CodecError,
@@ -37,7 +42,7 @@ from hermes_like.memory.segment import Segment
 from hermes_like.plan import block_bytes
 from hermes_like.records import Image, MissingSpan, Tier
 from hermes_like.retrieval.vectors import segment_vectors
-from hermes_like.tiers import open_tiers
+from hermes_like.tiers import Thinning, open_tiers
 from hermes_like.tiers.base import Keyframe, KeyframeRecord, SegmentHead, SegmentRecord
 from hermes_like.tiers.chain import TierChain
 from hermes_like.tiers.disk import DiskStore, open_disk
@@ -51,6 +56,8 @@ logger = logging.getLogger(__name__)
 STATE_NAME = "session"
 #: More than the head of a segment takes: times, cells and vectors.
 HEAD_ALLOWANCE_BYTES = 64 * 1024
+#: Likeness at which the step ``thin`` leaves tokens out where ``store.thin_threshold`` is null.
+THIN_AT_CAP = 0.9
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +103,7 @@ class LongTermMemory:
         self.groups = min(config.retrieval.vectors_per_frame, memory.tokens_per_frame)
         known = chain.heads()
         self.timeline = Timeline()
-        for head in known:
-            self.timeline.add(head)
+        self.timeline.add_all(known)
         self.index = SegmentIndex.build(
             known, num_heads=len(self.heads), head_dim=self.adapter.dims.head_dim
         )
@@ -194,7 +200,7 @@ class LongTermMemory:
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, frames: Mapping[int, Iterable[int]], deadline_s: float) -> Fetched:
-        """Bring frames back.
+        """Bring frames back, each with all of its tokens, also where its segment was thinned.
 
         Args:
             frames: Segment id to the frames wanted of it.
@@ -252,14 +258,12 @@ class LongTermMemory:
 
     def _decode(self, record: SegmentRecord, frames: Sequence[int]) -> list[ReturnedTokens]:
         head, device = record.head, self.adapter.dims.device
-        keep = _tokens_of(head, frames)
-        ids = torch.from_numpy(head.token_cells.astype(np.int64))
-        ids += head.first_frame * head.tokens_per_frame
-        ids = ids[keep].to(device)
+        chosen, cells = _tokens_of(head, frames)
+        ids = torch.from_numpy(cells + head.first_frame * head.tokens_per_frame).to(device)
+        chosen = chosen.to(device)
         tokens = []
         for data in record.layers:
             block = decode_block(data, device)
-            chosen = keep.to(device)
             tokens.append(ReturnedTokens(block.raw_keys[:, chosen], block.values[:, chosen], ids))
         return tokens
 
@@ -330,11 +334,23 @@ class LongTermMemory:
         """Whether there are segments, or the state of a session, from before."""
         return len(self.timeline) > 0 or self.get_state() is not None
 
-    def put_state(self, data: bytes) -> None:
-        """Write the state of the session, whole or not at all. A full disk is told in the log."""
+    def put_state(self, data: bytes, *, must_replace: bool = False) -> None:
+        """Write the state of the session, whole or not at all. A full disk is told in the log.
+
+        Args:
+            data: The state.
+            must_replace: Whether the state before may not stay where there is no room for both:
+                it holds what was erased. Then it goes first.
+        """
         assert self._disk is not None, "no folder"
         try:
-            self._disk.put_blob(STATE_NAME, data)
+            try:
+                self._disk.put_blob(STATE_NAME, data)
+            except TierFullError:
+                if not must_replace:
+                    raise
+                self._disk.remove_blob(STATE_NAME)
+                self._disk.put_blob(STATE_NAME, data)
         except TierFullError as error:
             logger.warning("checkpoint not written: %s", error)
 
@@ -412,19 +428,39 @@ def open_long_term(
             long_term.on_evicted(segment_ids)
 
     disk = None
-    if folder is not None and config.store.disk_bytes:
-        disk = open_disk(
-            Path(folder), fingerprint=fingerprint_of(memory, config), config=config.store, key=key
+    with no_collection():
+        if folder is not None and config.store.disk_bytes:
+            fingerprint = fingerprint_of(memory, config)
+            disk = open_disk(Path(folder), fingerprint=fingerprint, config=config.store, key=key)
+        chain = open_tiers(
+            config.store,
+            store=disk,
+            segment_bytes=segment_bytes(memory, config),
+            on_evicted=on_evicted,
+            thinning=Thinning(
+                partial(thin_record, threshold=config.store.thin_threshold or THIN_AT_CAP),
+                keep_whole=config.store.checkpoint_segments,
+            ),
         )
-    chain = open_tiers(
-        config.store,
-        store=disk,
-        segment_bytes=segment_bytes(memory, config),
-        on_evicted=on_evicted,
-    )
-    long_term = LongTermMemory(memory, chain, config, disk)
+        long_term = LongTermMemory(memory, chain, config, disk)
     told.append(long_term)
     return long_term
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Put off Python's search for cycles while a memory is opened.
+
+    Reading the heads of a day makes many objects and no cycles, and the search would walk over all
+    that the process holds, several times, before the first frame or question.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def segment_bytes(memory: DeviceMemory, config: HermesConfig) -> int:
@@ -467,21 +503,23 @@ def usable_heads(
     )
 
 
-def _tokens_of(head: SegmentHead, frames: Sequence[int]) -> Tensor:
-    """Which stored tokens show some frames: bool ``[tokens]``.
+def _tokens_of(head: SegmentHead, frames: Sequence[int]) -> tuple[Tensor, npt.NDArray[np.int64]]:
+    """Which stored tokens show some frames, and which cells of the segment they stand for.
 
     Where a place was left out because it looked as before, the last stored token of that place
-    stands for it.
+    stands for it, in each of the frames: whoever looks at one of them alone sees all of it.
     """
-    cells = head.token_cells.astype(np.int64)
-    of_frame, of_place = np.divmod(cells, head.tokens_per_frame)
-    keep = np.zeros(len(cells), dtype=bool)
+    of_frame, of_place = np.divmod(head.token_cells.astype(np.int64), head.tokens_per_frame)
+    chosen, shown = [], []
     for frame in frames:
+        offset = frame - head.first_frame
         latest = np.full(head.tokens_per_frame, -1)
-        seen = np.flatnonzero(of_frame <= frame - head.first_frame)
+        seen = np.flatnonzero(of_frame <= offset)
         latest[of_place[seen]] = seen  # ascending, so the latest one stays
-        keep[latest[latest >= 0]] = True
-    return torch.from_numpy(keep)
+        places = np.flatnonzero(latest >= 0)
+        chosen.append(latest[places])
+        shown.append(offset * head.tokens_per_frame + places)
+    return torch.from_numpy(np.concatenate(chosen)), np.concatenate(shown)
 
 
 def frame_record(head: SegmentHead, frame: int, zone: tzinfo = UTC) -> FrameRecord:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
@@ -79,10 +78,11 @@ def to_bytes(
         images: Pictures of the open segment that will be kept, by offset.
     """
     tensors, device = take_snapshot(memory)
+    # Copies: a picture may be pending and kept, and safetensors refuses what shares memory.
     for index, frame in enumerate(pending):
-        tensors[f"pending.{index}"] = torch.from_numpy(np.ascontiguousarray(frame.image))
+        tensors[f"pending.{index}"] = torch.from_numpy(frame.image.copy())
     for offset, image in images.items():
-        tensors[f"image.{offset}"] = torch.from_numpy(np.ascontiguousarray(image))
+        tensors[f"image.{offset}"] = torch.from_numpy(image.copy())
     header = {
         "version": STATE_VERSION,
         "session": asdict(state),
@@ -170,7 +170,7 @@ def replay(memory: DeviceMemory, long_term: LongTermMemory, most_segments: int) 
         Segments replayed. One that cannot be read, or was stored without some of its tokens, is
         left out: it stays retrievable, the device starts again behind it.
     """
-    later = [s for s in long_term.timeline.between(None, None) if s.end_frame > memory.num_frames]
+    later = long_term.timeline.behind(memory.num_frames)
     if len(later) > most_segments:
         memory.skip_to(later[-most_segments].first_frame)
         later = later[-most_segments:]

@@ -22,7 +22,7 @@ from hermes_like.answer import Answerer, AnswerStream
 from hermes_like.asking import Desk
 from hermes_like.config import HermesConfig
 from hermes_like.errors import SessionStateError, StorageError
-from hermes_like.long_term import LongTermMemory, open_long_term
+from hermes_like.long_term import LongTermMemory, no_collection, open_long_term
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
@@ -163,12 +163,13 @@ class StreamSession:
             StorageError: It cannot be used.
         """
         session = cls.__new__(cls)
-        session._begin(model, config, name or Path(folder).name, Path(folder), key, on_segment)
-        try:
-            session._resume(keep_name=name is None)
-        except BaseException:
-            session.close(save=False)
-            raise
+        with no_collection():
+            session._begin(model, config, name or Path(folder).name, Path(folder), key, on_segment)
+            try:
+                session._resume(keep_name=name is None)
+            except BaseException:
+                session.close(save=False)
+                raise
         return session
 
     def _resume(self, *, keep_name: bool) -> None:
@@ -236,8 +237,7 @@ class StreamSession:
         with self._lock:
             self._require_open()
             self._check_time(frame)
-            if tokens is None:
-                frame = self.prepare(frame)
+            frame = self.prepare(frame)  # also where tokens came: a picture of it may be kept
             self._note_time(frame)
             offset = self._state.num_frames % self.config.memory.segment_frames
             if offset in self._kept_offsets:
@@ -293,43 +293,48 @@ class StreamSession:
     def _close_segment(self) -> None:
         if self.long_term is not None or self._on_segment is not None:
             segment = self._segment()
-            if self._on_segment is not None:
+            if segment is not None and self._on_segment is not None:
                 self._on_segment(segment)
-            if self.long_term is not None:
-                self.long_term.write(segment, self._segment_embeddings)
+            if segment is not None and self.long_term is not None:
+                is_whole = len(segment.records) == self.config.memory.segment_frames
+                self.long_term.write(segment, self._segment_embeddings if is_whole else ())
         self._segment_images, self._segment_embeddings = {}, []
         self._state.num_segments += 1
         self.memory.compact()
-        if self.long_term is not None:
-            self._keep_house(self.long_term)
+        self._keep_house()
 
-    def _segment(self) -> Segment:
-        size = self.config.memory.segment_frames
-        first = self._state.num_frames - size
-        frames = range(max(first, 0), self._state.num_frames)
+    def _segment(self) -> Segment | None:
+        """The segment that ends now, from behind what was erased of it; None: all of it was."""
+        end = self._state.num_frames
+        aligned = end - self.config.memory.segment_frames
+        gone = [frame for frame in range(aligned, end) if frame not in self.memory.frames]
+        first = gone[-1] + 1 if gone else aligned
+        if first == end:
+            return None
         return Segment(
             segment_id=self._state.num_segments,
             first_frame=first,
-            records=tuple(self.memory.frames[frame] for frame in frames),
-            end_s=self.memory.frames.end_of(frames[-1]),
+            records=tuple(self.memory.frames[frame] for frame in range(first, end)),
+            end_s=self.memory.frames.end_of(end - 1),
             blocks=tuple(
-                self.memory.block(layer, first, size) for layer in range(self.model.dims.num_layers)
+                self.memory.block(layer, first, end - first)
+                for layer in range(self.model.dims.num_layers)
             ),
-            images=self._segment_images,
+            images={
+                aligned + offset - first: image
+                for offset, image in self._segment_images.items()
+                if aligned + offset >= first
+            },
             content_key=bytes.fromhex(self._state.content_key),
         )
 
-    def _keep_house(self, long_term: LongTermMemory) -> None:
+    def _keep_house(self) -> None:
         """Checkpoints and retention, once per segment."""
-        store = self.config.store
-        if long_term.has_folder and self._state.num_segments % store.checkpoint_segments == 0:
+        long_term, store = self.long_term, self.config.store
+        is_due = self._state.num_segments % store.checkpoint_segments == 0
+        if long_term is not None and long_term.has_folder and is_due:
             self._save(long_term)
-        if store.retention_s is not None:
-            old = long_term.timeline.between(None, self._state.last_s - store.retention_s)
-            gone = [s.segment_id for s in old if s.end_s <= self._state.last_s - store.retention_s]
-            if len(gone) >= RETENTION_BATCH:
-                self.memory.drop_frames([f for s in old for f in s.frames if s.segment_id in gone])
-                self._erase_segments(long_term, gone)
+        self._retain(self._state.last_s, RETENTION_BATCH)
 
     def note_blind(self, start_s: float, end_s: float, reason: str) -> None:
         """Remember that nothing could be seen for a while, and why; answers will say so.
@@ -484,6 +489,7 @@ class StreamSession:
                 segments = self.long_term.timeline.between(start_s, stop_s)
                 first_s = min([start_s, *(s.start_s for s in segments)])
                 last_s = max([end_s, *(s.end_s for s in segments)])
+            first_s = min(first_s, self._open_start(first_s, math.inf if deep else last_s))
             frames = [
                 frame
                 for frame, record in self.memory.frames.items()
@@ -498,14 +504,77 @@ class StreamSession:
                 self._erase_segments(self.long_term, [s.segment_id for s in segments])
             return first_s, last_s
 
+    def enforce_retention(self, now_s: float | None = None) -> bool:
+        """Erase what is older than ``store.retention_s`` at once, also while no frames come.
+
+        A stream that is watched forgets by itself, some segments at a time. Whole segments go, once
+        all of one is too old.
+
+        Args:
+            now_s: The present as stream time, where the camera is silent; None, or earlier: the
+                newest frame.
+
+        Returns:
+            Whether anything was erased.
+
+        Raises:
+            SessionStateError: The session is closed.
+            StorageError: A medium failed, and what it holds may still be there.
+        """
+        with self._lock:
+            self._require_open()
+            last_s = self._state.last_s
+            return self._retain(last_s if now_s is None else max(now_s, last_s), 1)
+
+    def _retain(self, now_s: float, batch: int) -> bool:
+        """Erase what is too old, where that reaches back by so many segments."""
+        if self.config.store.retention_s is None:
+            return False
+        until_s = now_s - self.config.store.retention_s
+        old = [] if self.long_term is None else self.long_term.timeline.between(None, until_s)
+        gone = [segment.segment_id for segment in old if segment.end_s <= until_s]
+        # By their times and not by segments: one that a cap took may have tokens here.
+        table = self.memory.frames
+        frames = [frame for frame in table.frames() if table.end_of(frame) <= until_s]
+        later = [frame for frame in table.frames() if table.end_of(frame) > until_s]
+        reach = (later[0] if later else self.memory.num_frames) - frames[0] if frames else 0
+        is_pending = any(frame.pts_s < until_s for frame in self._pending)
+        most = 1 if batch == 1 else batch * self.config.memory.segment_frames
+        if len(gone) < batch and reach < most and not is_pending:
+            return False
+        self.memory.drop_frames(frames)
+        self._forget_pending(-math.inf, until_s)
+        if self.long_term is not None:
+            self._erase_segments(self.long_term, gone)
+        return True
+
+    def _open_start(self, start_s: float, end_s: float) -> float:
+        """From when on the open segment goes, where a stretch touches it; infinity where not.
+
+        What is on the device goes whole, as stored segments do; frames that wait go one by one.
+        """
+        num_open = self._state.num_frames % self.config.memory.segment_frames
+        first, table = self._state.num_frames - num_open, self.memory.frames
+        times = [(r.pts_s, table.end_of(frame)) for frame, r in table.items() if frame >= first]
+        if any(start < end_s and end > start_s for start, end in times):
+            return times[0][0]
+        waiting = zip(self._pending, self._pending_ends(), strict=True)
+        return min(
+            (f.pts_s for f, e in waiting if f.pts_s < end_s and e > start_s), default=math.inf
+        )
+
+    def _pending_ends(self) -> list[float]:
+        """When each waiting frame gives way to the next; the newest one does not yet."""
+        return [*(frame.pts_s for frame in self._pending[1:]), math.inf][: len(self._pending)]
+
     def _forget_pending(self, start_s: float, end_s: float) -> None:
         """Frames and pictures of the open segment that lie in an erased stretch turn black."""
 
-        def blank(frame: Frame) -> Frame:
-            is_gone = start_s <= frame.pts_s < end_s
+        def blank(frame: Frame, until_s: float) -> Frame:
+            is_gone = frame.pts_s < end_s and until_s > start_s
             return replace(frame, image=np.zeros_like(frame.image)) if is_gone else frame
 
-        self._pending = [blank(frame) for frame in self._pending]
+        self._pending = list(map(blank, self._pending, self._pending_ends()))
         self._pending_tokens = [None] * len(self._pending)
         first = self._state.num_frames - self._state.num_frames % self.config.memory.segment_frames
         kept = {}
@@ -519,7 +588,8 @@ class StreamSession:
     def _erase_segments(self, long_term: LongTermMemory, segment_ids: Sequence[int]) -> None:
         long_term.erase(segment_ids)
         if long_term.has_folder:
-            self._save(long_term)  # the last checkpoint may hold tokens of the erased stretch
+            # The last checkpoint may hold tokens of the erased stretch.
+            self._save(long_term, must_replace=True)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -581,18 +651,24 @@ class StreamSession:
             long_term.flush()
             self._save(long_term)
 
-    def _save(self, long_term: LongTermMemory) -> None:
+    def _save(self, long_term: LongTermMemory, *, must_replace: bool = False) -> None:
         self._state.name = self.name
         if self.config.store.keep_images:
             state, pending, images = self._state, self._pending, self._segment_images
         else:
             # No picture may reach the disk, so frames that wait for prefill are not kept.
             state, pending, images = self._state_without_pending(), [], {}
-        long_term.put_state(to_bytes(state, self.memory, pending, images))
+        data = to_bytes(state, self.memory, pending, images)
+        long_term.put_state(data, must_replace=must_replace)
 
     def _state_without_pending(self) -> SessionState:
-        known = self.memory.num_frames
-        last_s = self.memory.frames[known - 1].pts_s if known else 0.0
+        if not self._pending:
+            return self._state
+        known, last_s = self.memory.num_frames, 0.0
+        if known - 1 in self.memory.frames:
+            last_s = self.memory.frames[known - 1].pts_s
+        elif known:  # it was erased; what waits comes after it, and may come again
+            last_s = math.nextafter(self._pending[0].pts_s, -math.inf)
         return replace(self._state, num_frames=known, last_s=last_s)
 
     def close(self, *, save: bool = True) -> None:

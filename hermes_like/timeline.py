@@ -5,8 +5,9 @@ from __future__ import annotations
 import bisect
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from hermes_like.tiers.base import SegmentHead
 
@@ -59,12 +60,24 @@ class SegmentTimes:
         return spans
 
 
+#: The fields of :class:`SegmentTimes`. A day has tens of thousands of segments: plain tuples of
+#: numbers are made quickly, and Python's search for cycles leaves them alone.
+_Times = tuple[int, int, tuple[float, ...], float]
+_FIRST_FRAME: Final = 1
+_TIMES_S: Final = 2
+_END_S: Final = 3
+
+
+def _times_of(head: SegmentHead) -> _Times:
+    return head.segment_id, head.first_frame, head.frame_times_s, head.end_s
+
+
 class Timeline:
     """Times of all segments of one stream. Calls may come from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._segments: dict[int, SegmentTimes] = {}
+        self._segments: dict[int, _Times] = {}
         self._order: list[int] = []
         self._num_frames = 0
 
@@ -86,49 +99,58 @@ class Timeline:
 
     def add(self, head: SegmentHead) -> None:
         """Note a segment; one that is there already is replaced."""
-        times = SegmentTimes(head.segment_id, head.first_frame, head.frame_times_s, head.end_s)
+        times = _times_of(head)
         with self._lock:
             before = self._segments.get(head.segment_id)
             if before is None:
                 bisect.insort(self._order, head.segment_id)
             else:
-                self._num_frames -= len(before.times_s)
+                self._num_frames -= len(before[_TIMES_S])
             self._segments[head.segment_id] = times
-            self._num_frames += len(times.times_s)
+            self._num_frames += len(times[_TIMES_S])
+
+    def add_all(self, heads: Iterable[SegmentHead]) -> None:
+        """Note many segments at once; those that are there already are replaced."""
+        times = {head.segment_id: _times_of(head) for head in heads}
+        with self._lock:
+            self._segments.update(times)
+            self._order = sorted(self._segments)
+            self._num_frames = sum(len(times[_TIMES_S]) for times in self._segments.values())
 
     def remove(self, segment_ids: Collection[int]) -> None:
         """Forget segments; unknown ids are ignored."""
         with self._lock:
             for segment_id in segment_ids:
                 gone = self._segments.pop(segment_id, None)
-                self._num_frames -= 0 if gone is None else len(gone.times_s)
+                self._num_frames -= 0 if gone is None else len(gone[_TIMES_S])
             self._order = sorted(self._segments)
 
     def get(self, segment_id: int) -> SegmentTimes | None:
         """Times of one segment."""
-        return self._segments.get(segment_id)
+        found = self._segments.get(segment_id)
+        return None if found is None else SegmentTimes(*found)
 
     @property
     def newest(self) -> SegmentTimes | None:
         """The newest segment in the table."""
         with self._lock:
-            return self._segments[self._order[-1]] if self._order else None
+            return SegmentTimes(*self._segments[self._order[-1]]) if self._order else None
 
     @property
     def first_s(self) -> float:
         """Stream time of the oldest frame; 0 without any."""
         with self._lock:
-            return self._segments[self._order[0]].start_s if self._order else 0.0
+            return self._segments[self._order[0]][_TIMES_S][0] if self._order else 0.0
 
     def segment_of(self, frame: int) -> SegmentTimes | None:
         """The segment that holds a frame; None if it is not in the table."""
         with self._lock:
             place = bisect.bisect_right(
-                self._order, frame, key=lambda i: self._segments[i].first_frame
+                self._order, frame, key=lambda i: self._segments[i][_FIRST_FRAME]
             )
             if not place:
                 return None
-            found = self._segments[self._order[place - 1]]
+            found = SegmentTimes(*self._segments[self._order[place - 1]])
             return found if frame < found.end_frame else None
 
     def between(self, start_s: float | None, end_s: float | None) -> list[SegmentTimes]:
@@ -137,9 +159,21 @@ class Timeline:
         high = math.inf if end_s is None else end_s
         with self._lock:
             # Segment ids ascend with time, so the first that ends behind ``low`` can be bisected.
-            first = bisect.bisect_right(self._order, low, key=lambda i: self._segments[i].end_s)
-            last = bisect.bisect_left(self._order, high, key=lambda i: self._segments[i].start_s)
-            return [self._segments[i] for i in self._order[first : max(first, last)]]
+            first = bisect.bisect_right(self._order, low, key=lambda i: self._segments[i][_END_S])
+            last = bisect.bisect_left(
+                self._order, high, key=lambda i: self._segments[i][_TIMES_S][0]
+            )
+            return [SegmentTimes(*self._segments[i]) for i in self._order[first : max(first, last)]]
+
+    def behind(self, frame: int) -> list[SegmentTimes]:
+        """Segments that hold a frame or a later one, ascending."""
+        with self._lock:
+            first = bisect.bisect_right(self._order, frame, key=self._end_frame)
+            return [SegmentTimes(*self._segments[i]) for i in self._order[first:]]
+
+    def _end_frame(self, segment_id: int) -> int:
+        _, first_frame, times_s, _ = self._segments[segment_id]
+        return first_frame + len(times_s)
 
     def frames_between(self, start_s: float | None, end_s: float | None) -> list[tuple[int, int]]:
         """``(segment_id, frame)`` of every frame shown in a stretch of stream time, ascending."""

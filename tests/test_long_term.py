@@ -355,6 +355,52 @@ def test_thinned_segments_answer_all_the_same(sprites) -> None:
     assert sizes[1] < 0.8 * sizes[0]
 
 
+def test_frames_of_thinned_segments_can_be_shown_alone(sprites) -> None:
+    """A token that stands for several frames comes as a part of each."""
+    per_frame = sprites.dims.tokens_per_frame
+    with StreamSession(sprites, small(codec="raw", thin_threshold=0.9)) as session:
+        for frame in list(frames())[:32]:
+            session.observe(frame)
+        long_term = session.long_term
+        head, layers = long_term.read_segment(1)
+        wanted = {1: range(head.first_frame, head.first_frame + head.num_frames)}
+        tokens = long_term.fetch(wanted, 10.0).tokens
+    first = head.first_frame * per_frame
+    stored = head.token_cells.astype(int).tolist()
+    assert len(stored) < 0.8 * head.num_frames * per_frame
+    for layer, whole in enumerate(tokens):
+        assert whole.ids.tolist() == list(range(first, first + head.num_frames * per_frame))
+        for cell in range(head.num_frames * per_frame):
+            before = range(cell % per_frame, cell + 1, per_frame)
+            latest = stored.index(max(set(before) & set(stored)))
+            assert torch.equal(whole.values[:, cell], layers[layer].values[:, latest])
+            assert torch.equal(whole.raw_keys[:, cell], layers[layer].raw_keys[:, latest])
+
+
+def test_thinning_at_the_cap_keeps_more_of_the_past(sprites, tmp_path: Path) -> None:
+    story = Story((*filler(6, 1), Event((STAR,), 2), *filler(96, 3)))
+    kept, sizes = [], []
+    for steps in (("forget",), ("thin", "forget")):
+        config = small(codec="raw", checkpoint_segments=1)
+        caps = {"disk_bytes": 4 * 2**20, "keyframe_bytes": 0, "host_bytes": 2**21}
+        store = config.store.model_copy(update={**caps, "at_disk_cap": steps})
+        memory = config.memory.model_copy(update={"segment_frames": 4})
+        config = config.model_copy(update={"store": store, "memory": memory})
+        folder = tmp_path / steps[0]
+        with StreamSession(sprites, config, folder=folder) as session:
+            for frame in frames(story):
+                session.observe(frame)
+            session.long_term.flush()
+            stats = session.long_term.chain.stats()
+            kept.append(len(session.long_term.timeline))
+            sizes.append(sum(p.stat().st_blocks * 512 for p in folder.rglob("*")))
+            assert stats.thinned > 10 if steps[0] == "thin" else stats.thinned == 0
+            if steps[0] == "thin":
+                assert session.ask("where was the red star ?").text == "left"
+    assert kept[1] > kept[0]
+    assert max(sizes) <= 4 * 2**20
+
+
 def test_the_folder_is_private_and_holds_the_cap(sprites, watched: Path) -> None:
     assert watched.stat().st_mode & 0o777 == 0o700
     files = [p for p in watched.rglob("*") if p.is_file()]

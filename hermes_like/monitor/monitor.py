@@ -478,6 +478,7 @@ class Monitor:
             store = StoreCounts(
                 hits={tier: stats.hits for tier, stats in chain.tiers.items()},
                 misses=chain.misses,
+                num_evicted=chain.evicted,
                 num_dropped_writes=chain.dropped_writes,
                 num_failed_writes=chain.failed_writes,
             )

@@ -20,6 +20,7 @@ from hermes_like.tiers.chain_stats import ChainStats, TierStats
 from hermes_like.tiers.disk import DiskStore, volume_bytes
 from hermes_like.tiers.fingerprint import Fingerprint
 from hermes_like.tiers.host import HostKeyframes, HostTier
+from hermes_like.tiers.thinner import Thinning
 
 __all__ = [
     "ChainStats",
@@ -33,6 +34,7 @@ __all__ = [
     "KeyframeStore",
     "SegmentHead",
     "SegmentRecord",
+    "Thinning",
     "Tier",
     "TierChain",
     "TierStats",
@@ -51,6 +53,7 @@ def open_tiers(
     store: DiskStore | None = None,
     segment_bytes: int = 0,
     on_evicted: Callable[[Sequence[int]], None] | None = None,
+    thinning: Thinning | None = None,
 ) -> TierChain:
     """Build the tiers of one stream as configured.
 
@@ -62,6 +65,7 @@ def open_tiers(
         store: The open memory folder; the chain closes it.
         segment_bytes: The largest segment that will be put, if it is known.
         on_evicted: See :class:`TierChain`.
+        thinning: See :class:`TierChain`.
 
     Raises:
         ConfigError: ``host_bytes`` cannot hold a segment that is written while the next one comes,
@@ -70,7 +74,7 @@ def open_tiers(
     has_pictures = config.keyframes_per_segment > 0 and config.keyframe_bytes > 0
     if store is not None:
         _require_host(config, segment_bytes, 0)
-        return _with_disk(config, store, has_pictures, segment_bytes, on_evicted)
+        return _with_disk(config, store, has_pictures, segment_bytes, on_evicted, thinning)
     pictures_bytes = min(config.keyframe_bytes, config.host_bytes // 4) if has_pictures else 0
     _require_host(config, segment_bytes, pictures_bytes)
     return TierChain(
@@ -88,6 +92,7 @@ def _with_disk(
     has_pictures: bool,
     segment_bytes: int,
     on_evicted: Callable[[Sequence[int]], None] | None,
+    thinning: Thinning | None,
 ) -> TierChain:
     caps = store.segments.cap_bytes, store.keyframes.cap_bytes
     most_segment_bytes, most_pictures_bytes = (
@@ -113,6 +118,7 @@ def _with_disk(
             staging_bytes=lambda: store.staging_bytes,
         ),
         on_close=store.close,
+        thinning=thinning,
     )
 
 

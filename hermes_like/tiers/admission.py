@@ -57,6 +57,9 @@ def lock_folder(folder: Path, *, is_read_only: bool) -> int:
     except OSError as error:
         os.close(fd)
         raise MemoryLockedError(f"{folder}: another process has the memory open") from error
+    if os.fstat(fd).st_nlink == 0:  # unlinked between the two calls: nobody else would meet it
+        os.close(fd)
+        raise MemoryLockedError(f"{folder}: another process is removing the memory; open it again")
     return fd
 
 

@@ -1,5 +1,8 @@
 """Writing to a disk under its cap: what goes to make room, in the declared order of steps.
 
+Thinning is a step of its own kind. It needs room itself, since a segment is erased only when its
+smaller form is there; so it begins when the cap is near, a few segments with every write.
+
 A disk that others have filled is another matter: nothing of ours goes for that, and the write is
 tried again later.
 """
@@ -16,6 +19,7 @@ from hermes_like.tiers.base import KeyframeRecord, KeyframeStore, SegmentRecord,
 from hermes_like.tiers.catalog import Catalog
 from hermes_like.tiers.host import HostTier
 from hermes_like.tiers.prefetch import Reads
+from hermes_like.tiers.thinner import Thinner
 from hermes_like.tiers.write_queue import WriteJob
 
 #: What a record may take on a disk beside its bytes: header, and padding to pages.
@@ -23,6 +27,9 @@ SLACK_BYTES = 16 * 1024
 #: A store that refuses while more than this part of its cap is free is not at its cap. It allocates
 #: whole volumes, which are smaller, so it may be short of the cap by one and yet be full.
 FREE_PART = 4
+#: Segments are thinned while fewer volumes than this find room: one for what is stored again, one
+#: for what is new, and what the manifest may grow by.
+THIN_VOLUMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,7 @@ class CappedWriter:
         catalog: Told what has left.
         reads: Reads under way; what is forgotten may not arrive any more.
         lock: Guards the last two.
+        thinner: What the step ``thin`` uses; None: that step is left out.
     """
 
     def __init__(
@@ -66,11 +74,13 @@ class CappedWriter:
         catalog: Catalog,
         reads: Reads,
         lock: threading.Condition,
+        thinner: Thinner | None = None,
     ) -> None:
         self._disk, self._keyframes, self._traits, self._host = disk, keyframes, traits, host
         self._catalog, self._reads, self._lock = catalog, reads, lock
+        self._thinner = thinner if "thin" in steps else None
         actions = {"drop_kv": self._drop_kv, "forget": self._forget}
-        self._steps: list[Callable[[int], None]] = [actions[name] for name in steps]
+        self._steps: list[Callable[[int], None]] = [actions[n] for n in steps if n in actions]
 
     def put(self, job: WriteJob) -> None:
         """Store a segment or pictures, after one step after the other where there is no room.
@@ -81,6 +91,7 @@ class CappedWriter:
         """
         # Steps for what can never fit would empty the tier for nothing.
         can_fit, needed = self._can_fit(job), job.num_bytes + SLACK_BYTES
+        self._thin(job)
         for step in [*(self._steps_for(job) if can_fit else ()), None]:
             try:
                 self._store(job)
@@ -91,7 +102,18 @@ class CappedWriter:
                     raise
                 step(needed)
             else:
+                if self._thinner is not None and isinstance(job.payload, SegmentRecord):
+                    self._thinner.note(job.payload.head)
                 return
+
+    def _thin(self, job: WriteJob) -> None:
+        """Thin the next segments where the cap is near."""
+        disk, thinner = self._disk, self._thinner
+        if disk is None or thinner is None or not isinstance(job.payload, SegmentRecord):
+            return
+        volume_bytes = self._traits.most_segment_bytes or disk.cap_bytes // 16
+        if disk.used_bytes + job.num_bytes > disk.cap_bytes - THIN_VOLUMES * volume_bytes:
+            thinner.run()
 
     def _store(self, job: WriteJob) -> None:
         if isinstance(job.payload, SegmentRecord):

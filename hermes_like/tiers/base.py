@@ -170,6 +170,17 @@ class Tier(ABC):
             StorageError: The medium failed; nothing that was stored before is lost.
         """
 
+    def rewrite(self, record: SegmentRecord) -> None:
+        """Store a smaller form of a segment that is there, in its place.
+
+        At no moment is there none of the two, and the cap holds while there are both.
+
+        Raises:
+            TierFullError: No room for the smaller one beside the larger one, which stays.
+            StorageError: The medium failed; the larger one stays.
+        """
+        self.put(record)
+
     @abstractmethod
     def get(self, segment_id: int) -> SegmentRecord:
         """Return a segment, verified.

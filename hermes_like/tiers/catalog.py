@@ -144,6 +144,7 @@ class Catalog:
                 continue
             del self._known[segment_id]
             if segment_id not in self.erasing:
+                self._tally.evicted += 1
                 self._tally.lose(known.start_s, known.end_s, "evicted")
                 self._untold.append(segment_id)
 

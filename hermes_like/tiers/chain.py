@@ -29,6 +29,7 @@ from hermes_like.tiers.catalog import Catalog
 from hermes_like.tiers.chain_stats import ChainStats, Tally, TierStats
 from hermes_like.tiers.host import HostTier, keyframe_cost, segment_cost
 from hermes_like.tiers.reading import SegmentReader
+from hermes_like.tiers.thinner import Thinner, Thinning
 from hermes_like.tiers.write_queue import WriteJob, WriteQueue
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class TierChain:
         first_pause_s: Before a failed write is repeated; doubles up to ``longest_pause_s``.
         longest_pause_s: Bound of the pauses.
         num_readers: Reads from the disk at a time.
+        thinning: What the step ``thin`` does; None: that step is left out.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TierChain:
         first_pause_s: float = 0.1,
         longest_pause_s: float = 30.0,
         num_readers: int = 2,
+        thinning: Thinning | None = None,
     ) -> None:
         self._host = HostTier(queue_bytes) if host is None else host
         self._keeps_in_host = host is not None
@@ -87,6 +90,10 @@ class TierChain:
             num_readers,
             self._traits.staging_bytes,
         )
+        self._catalog.learn(disk, keyframes)
+        self._thinner = None
+        if disk is not None and thinning is not None and "thin" in at_disk_cap:
+            self._thinner = Thinner(disk, thinning, self._catalog, self._tally, self._changed)
         writer = CappedWriter(
             disk,
             keyframes,
@@ -96,6 +103,7 @@ class TierChain:
             self._catalog,
             self._reader.reads,
             self._changed,
+            self._thinner,
         )
         self._queue = WriteQueue(
             writer.put,
@@ -106,7 +114,6 @@ class TierChain:
             longest_pause_s,
         )
         self._is_closed = False
-        self._catalog.learn(disk, keyframes)
 
     # -- storing ---------------------------------------------------------------------------------
 
@@ -232,7 +239,8 @@ class TierChain:
         for store in (self._keyframes, self._disk, self._host):
             if store is not None:
                 found.update({head.segment_id: head for head in store.heads()})
-        return [found[segment_id] for segment_id in sorted(found) if self.where(segment_id)]
+        with self._changed:
+            return [found[i] for i in sorted(found) if self._catalog.where(i)]
 
     def where(self, segment_id: int) -> TierName | None:
         """The nearest tier that has a segment; ``source``: pictures alone; None: nowhere."""
@@ -286,6 +294,8 @@ class TierChain:
                 "source": sum(k.has_pictures for k in known),
             }
             misses, lost = dict(self._tally.misses), tuple(self._tally.lost)
+            thinned, thinned_bytes = self._tally.thinned, self._tally.thinned_bytes
+            evicted = self._tally.evicted
             queue_bytes, queued = self._queue.num_bytes, len(self._queue)
         stores: dict[TierName, Tier | KeyframeStore | None] = {
             "host": self._host,
@@ -306,6 +316,9 @@ class TierChain:
             failed_writes=self._queue.num_failures,
             state=self.state,
             lost=lost,
+            thinned=thinned,
+            thinned_bytes=thinned_bytes,
+            evicted=evicted,
         )
 
     # -- going away ------------------------------------------------------------------------------
@@ -321,6 +334,8 @@ class TierChain:
             self._catalog.erasing |= ids
             self._reader.reads.forget(ids)
             self._queue.cancel(ids)
+            if self._thinner is not None:
+                self._thinner.wait_for(ids)
             self._host.remove(ids)
         error: StorageError | None = None
         for store in (self._disk, self._keyframes):

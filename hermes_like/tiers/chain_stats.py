@@ -49,6 +49,9 @@ class ChainStats:
         lost: Stretches of stream time as ``(start_s, end_s, reason)``: ``evicted``, the segments
             are nowhere any more; ``dropped``, their keys and values could not be written. Erased
             ones are not among them.
+        thinned: Segments that were stored again without what stood still in them.
+        thinned_bytes: What that saved.
+        evicted: Segments that are nowhere any more because of a cap.
     """
 
     tiers: dict[TierName, TierStats]
@@ -60,6 +63,9 @@ class ChainStats:
     failed_writes: int
     state: str
     lost: tuple[tuple[float, float, str], ...]
+    thinned: int = 0
+    thinned_bytes: int = 0
+    evicted: int = 0
 
 
 class Tally:
@@ -68,7 +74,7 @@ class Tally:
     def __init__(self) -> None:
         self.hits: Counter[TierName] = Counter()
         self.misses: Counter[str] = Counter()
-        self.dropped_writes = 0
+        self.dropped_writes = self.thinned = self.thinned_bytes = self.evicted = 0
         self.lost: list[tuple[float, float, str]] = []
 
     def lose(self, start_s: float, end_s: float, reason: str) -> None:

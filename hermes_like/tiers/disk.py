@@ -142,7 +142,7 @@ class DiskStore:
             shared.require_open(for_writing=True)
             bound = Blobs.bound(num_bytes)
             while log.volumes and shared.ledger.refusal(bound) is not None:
-                gone += log.drop_volume(next(iter(log.volumes.values())))
+                gone += log.drop_volume(log.oldest_volume())
         return gone
 
     def flush(self) -> None:
@@ -163,7 +163,7 @@ class DiskStore:
                         found.append(f"{log.content}: {error}")
                 else:
                     counts[index] += 1
-                    num_bytes += 0 if entry is None else entry.row.num_bytes
+                    num_bytes += 0 if entry is None else entry.num_bytes
         return Report(counts[0], counts[1], num_bytes, tuple(found))
 
     def rebuild(self) -> int:

@@ -37,6 +37,14 @@ class DiskTier(Tier):
         parts = [(layout.LAYER, i, layer) for i, layer in enumerate(record.layers)]
         self._log.append(record.head, parts)
 
+    def rewrite(self, record: SegmentRecord) -> None:
+        """Append a smaller form of a segment, then erase the one before; see :meth:`Tier.rewrite`.
+
+        What is old stays together: such segments have volumes of their own.
+        """
+        parts = [(layout.LAYER, i, layer) for i, layer in enumerate(record.layers)]
+        self._log.append(record.head, parts, is_rewritten=True)
+
     def get(self, segment_id: int) -> SegmentRecord:
         """Read and verify a segment; the blocks are copies of their own. See :meth:`Tier.get`."""
         head, parts = self._log.read(segment_id)

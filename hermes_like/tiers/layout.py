@@ -300,6 +300,11 @@ def pack_head(head: SegmentHead) -> bytes:
 
 
 @lru_cache(maxsize=64)
+def _doubles(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}d")
+
+
+@lru_cache(maxsize=64)
 def _all_cells(tokens: int) -> npt.NDArray[np.uint32]:
     """Cells of a segment that was stored whole; heads share them."""
     cells = np.arange(tokens, dtype=np.uint32)
@@ -319,11 +324,11 @@ def unpack_head(data: Buffer) -> SegmentHead:
             _HEAD.unpack_from(data)
         )
         at = _HEAD.size
-        times = struct.unpack_from(f"<{frames}d", data, at)
+        times = _doubles(frames).unpack_from(data, at)
         at += 8 * frames
         walls: tuple[float | None, ...] = (None,) * frames
         if flags & _HAS_WALLS:
-            stored = struct.unpack_from(f"<{frames}d", data, at)
+            stored = _doubles(frames).unpack_from(data, at)
             walls = tuple(None if wall != wall else wall for wall in stored)
             at += 8 * frames
         if flags & _HAS_ALL_CELLS:

@@ -26,12 +26,39 @@ Part = tuple[int, int, Buffer]
 _PLACE = struct.Struct("<HQIQ")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entry:
-    """A record that is served: its row without the stored head, and the head itself."""
+    """A record that is served. One object for each, because a day has tens of thousands.
 
-    row: Row
+    Attributes:
+        sequence: Of the record.
+        kind: Of the volume.
+        volume: Number of the volume.
+        offset: Where it begins, in bytes.
+        num_bytes: Its length.
+        head: What it says of its segment.
+    """
+
+    sequence: int
+    kind: int
+    volume: int
+    offset: int
+    num_bytes: int
     head: SegmentHead
+
+    @classmethod
+    def of(cls, row: Row, head: SegmentHead) -> Entry:
+        """The record of a row."""
+        return cls(row.sequence, row.kind, row.volume, row.offset, row.num_bytes, head)
+
+    @property
+    def row(self) -> Row:
+        """Its row, without the head as stored."""
+        head = self.head
+        return Row(
+            self.sequence, self.kind, self.volume, self.offset, self.num_bytes, LIVE,
+            head.segment_id, head.start_s, head.end_s, b"",
+        )  # fmt: skip
 
 
 class Log:
@@ -54,6 +81,7 @@ class Log:
         self.volumes: dict[int, Volume] = {}
         self.entries: dict[int, Entry] = {}
         self.stale: dict[int, Row] = {}
+        self._rewritten: int | None = None  # number of the volume for records stored again
         self._refused = (0, 0)  # bytes of the record that was refused last, and of its head
         self.header_bytes = layout.volume_header_bytes(shared.fingerprint.to_json().encode())
         self.most_bytes = volume_bytes - self.header_bytes
@@ -71,8 +99,16 @@ class Log:
 
     # Writing.
 
-    def append(self, head: SegmentHead, parts: Sequence[Part]) -> None:
+    def append(
+        self, head: SegmentHead, parts: Sequence[Part], *, is_rewritten: bool = False
+    ) -> None:
         """Store a record; an older one of the same segment is erased.
+
+        Args:
+            head: Of the segment.
+            parts: Its sections.
+            is_rewritten: An older segment is stored again. Such records have volumes of their own,
+                so that what is old stays together and can be evicted first.
 
         Raises:
             TierFullError: A cap, the floor of free space or the medium leaves no room.
@@ -84,13 +120,13 @@ class Log:
         with shared.lock:
             shared.require_open(for_writing=True)
             try:
-                row = self._write(head, sections, table, num_bytes)
+                row = self._write(head, sections, table, num_bytes, is_rewritten=is_rewritten)
             except StorageError as error:
                 self._refused = num_bytes, len(sections[0][2])
                 shared.note_error(error)
                 raise
             replaced = self._rows_of({head.segment_id})
-            self.entries[head.segment_id] = Entry(row.bare(), head)
+            self.entries[head.segment_id] = Entry.of(row, head)
             shared.misses.recovered(self.content, head.segment_id)
             shared.state = "ok"
             try:
@@ -106,9 +142,11 @@ class Log:
         sections: Sequence[Part],
         table: tuple[layout.Section, ...],
         num_bytes: int,
+        *,
+        is_rewritten: bool,
     ) -> Row:
         shared, sealed_head = self.shared, bytes(sections[0][2])
-        volume = self._volume_for(num_bytes)
+        volume = self._volume_for(num_bytes, is_rewritten=is_rewritten)
         if self.is_keyframes:  # their eviction cannot make room in the manifest, which can wait
             shared.manifest.require_room()
         else:
@@ -152,20 +190,31 @@ class Log:
 
     @property
     def active(self) -> Volume | None:
-        """The volume that may grow."""
-        last = next(reversed(self.volumes.values()), None)
+        """The volume that grows with new segments."""
+        last = next((v for v in reversed(self.volumes.values()) if v is not self._rewriting), None)
         return None if last is None or last.is_failed else last
 
-    def _volume_for(self, num_bytes: int) -> Volume:
+    @property
+    def _rewriting(self) -> Volume | None:
+        """The volume that grows with segments that are stored again."""
+        return None if self._rewritten is None else self.volumes.get(self._rewritten)
+
+    def _is_growing(self, volume: Volume) -> bool:
+        return volume is self.active or volume is self._rewriting
+
+    def _volume_for(self, num_bytes: int, *, is_rewritten: bool) -> Volume:
         """A volume with room for a record, made if need be."""
         if num_bytes > self.most_bytes:
             raise TierFullError(
                 f"a record of {num_bytes} bytes does not fit a volume of {self.volume_bytes}; "
                 f"raise store.{'keyframe_bytes' if self.is_keyframes else 'disk_bytes'}"
             )
-        volume = self.active
-        if volume is None or volume.end + num_bytes > volume.capacity:
-            return self._new_volume(volume, num_bytes)
+        volume = self._rewriting if is_rewritten else self.active
+        if volume is None or volume.is_failed or volume.end + num_bytes > volume.capacity:
+            fresh = self._new_volume(volume, num_bytes)
+            if is_rewritten:
+                self._rewritten = fresh.number
+            return fresh
         if volume.end + num_bytes > volume.limit:
             self._grow(volume)
         return volume
@@ -217,7 +266,7 @@ class Log:
             raise io_error(error, name) from error
         shared.next_volume = number + 1
         self.volumes[number] = volume
-        if full is not None:
+        if full is not None and not full.is_failed:
             self._seal(full)
         shared.ensure_ballast()
         return volume
@@ -265,13 +314,13 @@ class Log:
         with shared.lock:
             shared.require_open(for_writing=False)
             entry = self.entries.get(segment_id)
-            volume = None if entry is None else self.volumes[entry.row.volume]
+            volume = None if entry is None else self.volumes[entry.volume]
             if entry is None or volume is None:
                 shared.misses.counts["absent"] += 1
                 raise SegmentUnavailableError(segment_id, "absent")
         try:
-            with shared.arena.borrow(entry.row.num_bytes) as view:
-                volume.read_into(entry.row.offset, view)
+            with shared.arena.borrow(entry.num_bytes) as view:
+                volume.read_into(entry.offset, view)
                 header = self._verified_header(view, entry.row)
                 parts = self._sections(view, header)
             head = layout.unpack_head(parts[0][2])
@@ -295,7 +344,7 @@ class Log:
 
     def _is_replaced(self, entry: Entry) -> bool:
         """Whether another thread has stored the segment anew while it was being read."""
-        return self.entries.get(entry.row.segment_id, entry) is not entry
+        return self.entries.get(entry.head.segment_id, entry) is not entry
 
     def _verified_header(self, view: memoryview, row: Row) -> RecordHeader:
         """The header of a record just read, which must be the one that was asked for."""
@@ -395,7 +444,7 @@ class Log:
             self._note_erased(rows)
             shared.manifest.finish_erasure(self.kind, ids)
             failpoints.hit("erase.after_rows")
-            self._drop_empty()
+            self._drop_empty(self.volumes)
             if shared.manifest.contains_bytes(needles):
                 failpoints.hit("erase.before_rebuild")
                 shared.rebuild_manifest()
@@ -459,7 +508,7 @@ class Log:
                 failure = StorageError(f"{volume.path.name}: erasing failed: {error}")
                 self.shared.note_error(failure)
                 raise failure from error
-            if volume is not self.active:
+            if not self._is_growing(volume):
                 volume.release()
             self.settle(volume)
 
@@ -468,6 +517,7 @@ class Log:
         if rows:
             self._wipe(rows)
             self._note_erased(rows)
+            self._drop_empty({row.volume for row in rows})
 
     def _note_erased(self, rows: Sequence[Row]) -> None:
         buried = [row.without_head(ERASED) for row in rows]
@@ -476,15 +526,21 @@ class Log:
         for row in buried:
             self.stale[row.sequence] = row
 
-    def _drop_empty(self) -> None:
-        """Remove volumes that hold nothing any more, except the one that grows."""
-        held = {entry.row.volume for entry in self.entries.values()}
+    def _drop_empty(self, numbers: Collection[int]) -> None:
+        """Remove those of some volumes that hold nothing any more, except the ones that grow."""
+        held = {entry.volume for entry in self.entries.values()}
         held |= {row.volume for row in self.stale.values() if row.state != ERASED}
-        for volume in [v for v in self.volumes.values() if v.number not in held]:
-            if volume is not self.active:
-                self.drop_volume(volume)
+        for number in set(numbers) - held:
+            if not self._is_growing(self.volumes[number]):
+                self.drop_volume(self.volumes[number])
 
     # Evicting.
+
+    def tell_apart(self) -> None:
+        """Find out, after opening, whether the last volume grew with segments stored again."""
+        last = next(reversed(self.volumes), None)
+        newest = self.entries[max(self.entries)].volume if self.entries else last
+        self._rewritten = None if newest == last else last
 
     def refusal(self, num_bytes: int, head_bytes: int) -> str | None:
         """Why a record of so many bytes cannot be appended now; None where it can."""
@@ -500,7 +556,7 @@ class Log:
         return ledger.refusal(growth, needs_free_space=needs_free_space) if growth else None
 
     def evict(self, num_bytes: int) -> list[int]:
-        """Unlink the oldest volumes until so many bytes are free and a record of them fits.
+        """Unlink the volumes of the oldest segments until so many bytes and a record of them fit.
 
         The record that was refused last fits then, too. Nothing is dropped for more than the cap
         allows.
@@ -520,8 +576,16 @@ class Log:
                 shared.ledger.refusal(num_bytes, is_keyframes=self.is_keyframes) is not None
                 or self.refusal(record_bytes, head_bytes) is not None
             ):
-                gone += self.drop_volume(next(iter(self.volumes.values())))
+                gone += self.drop_volume(self.oldest_volume())
         return gone
+
+    def oldest_volume(self) -> Volume:
+        """The volume whose oldest segment is the oldest of all; one without any comes first."""
+        oldest = dict.fromkeys(self.volumes, -1)
+        for segment_id, entry in self.entries.items():
+            before = oldest[entry.volume]
+            oldest[entry.volume] = segment_id if before < 0 else min(before, segment_id)
+        return self.volumes[min(oldest, key=lambda number: (oldest[number], number))]
 
     def drop_volume(self, volume: Volume) -> list[int]:
         """Unlink a volume, then forget its rows; returns the segments that were in it."""
@@ -533,7 +597,7 @@ class Log:
         failpoints.hit("evict.after_unlink")
         shared.ledger.drop(volume.path.name)
         del self.volumes[number]
-        rows = [entry.row for entry in self.entries.values() if entry.row.volume == number]
+        rows = [entry.row for entry in self.entries.values() if entry.volume == number]
         stale = [row for row in self.stale.values() if row.volume == number]
         for row in rows:
             del self.entries[row.segment_id]

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from xxhash import xxh3_64_intdigest as checksum
+
 from hermes_like.errors import StorageError, TierFullError
 from hermes_like.tiers import failpoints, layout
 from hermes_like.tiers.base import SegmentHead
@@ -89,6 +91,8 @@ class Recovery:
         self.shared.next_sequence = max(self._seen, default=0) + 1
         numbers = [number for log in self.logs for number in log.volumes]
         self.shared.next_volume = max([0, *numbers, *by_volume]) + 1
+        for log in self.logs:
+            log.tell_apart()
         if not self.shared.is_read_only:
             self._bring_in_line(by_volume)
 
@@ -157,6 +161,9 @@ class Recovery:
                 self._rescan(log, volume, known)
                 return
             end += row.num_bytes
+        if not _speaks_of(volume, known):
+            self._rescan(log, volume, known)
+            return
         kept = [row for row in known if row.offset + row.num_bytes <= size]
         for row in known[len(kept) :]:  # the file was cut
             self._removed.append(row.sequence)
@@ -249,12 +256,12 @@ class Recovery:
     def _serve(self, log: Log, row: Row, head: SegmentHead) -> None:
         """Let the newest record of a segment count."""
         other = log.entries.get(row.segment_id)
-        if other is not None and other.row.sequence > row.sequence:
+        if other is not None and other.sequence > row.sequence:
             self._older.append((log, row))
             return
         if other is not None:
             self._older.append((log, other.row))
-        log.entries[row.segment_id] = Entry(row.bare(), head)
+        log.entries[row.segment_id] = Entry.of(row, head)
         self.shared.misses.recovered(log.content, row.segment_id)
 
     def _lose(self, log: Log, row: Row) -> None:
@@ -315,6 +322,21 @@ class Recovery:
             self.shared.manifest.put_all(rows)
         except TierFullError as error:
             self.shared.note_error(error)
+
+
+def _speaks_of(volume: Volume, rows: Sequence[Row]) -> bool:
+    """Whether rows that tile a volume are its own, and not those of another folder or of a time
+    before: the first and the last record that should be served are looked at. What is damaged
+    there proves nothing, and is found out when it is read.
+    """
+    live = [row for row in rows if row.state == LIVE]
+    for row in (*live[:1], *live[-1:]):
+        header = volume.header_at(row.offset)
+        if header is None or (header.sequence == row.sequence and not header.sections):
+            continue
+        if header.sequence != row.sequence or header.sections[0].digest != checksum(row.head):
+            return False
+    return True
 
 
 def _end(volume: Volume, rows: Sequence[Row]) -> int:

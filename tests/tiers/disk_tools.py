@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,11 @@ def open_small(
 
 def blocks_of(folder: Path) -> int:
     """Allocated bytes of a folder and everything in it, as the file system counts them."""
-    return sum(path.stat().st_blocks * 512 for path in [folder, *folder.rglob("*")])
+    total = 0
+    for path in [folder, *folder.rglob("*")]:
+        with suppress(FileNotFoundError):  # the writer has just renamed or removed it
+            total += path.stat().st_blocks * 512
+    return total
 
 
 def volumes_of(folder: Path, stem: str = "kv") -> list[Path]:

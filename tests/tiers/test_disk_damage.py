@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -277,6 +279,49 @@ def test_the_manifest_is_rebuilt_from_the_volumes(damage: str, folder: Path) -> 
     with open_small(folder) as store:
         assert served(store) == ALL - {1, 6}
     assert blocks_of(folder) < 6 * 2**20
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM heads_1 WHERE sequence=4",
+        "DELETE FROM heads_1",
+        "UPDATE heads_1 SET head=(SELECT head FROM heads_1 WHERE sequence=7) WHERE sequence=4",
+        "UPDATE heads_1 SET head=x'' WHERE sequence=12",
+        "INSERT INTO heads_1 VALUES (500, x'00')",
+        "INSERT INTO heads_1 VALUES (-5, x'00')",
+        "UPDATE records SET kind=2 WHERE sequence=3",
+        "UPDATE records SET kind=9 WHERE sequence=3",
+        "DELETE FROM records WHERE sequence=3",
+    ],
+)
+def test_heads_that_do_not_fit_their_rows(statement: str, folder: Path) -> None:
+    """A manifest that is whole as a database and yet wrong, as one of another folder is."""
+    with closing(sqlite3.connect(folder / "manifest.sqlite", isolation_level=None)) as connection:
+        assert connection.execute(statement).rowcount > 0
+    for _ in range(2):
+        with open_small(folder) as store:
+            assert served(store) == ALL
+            assert len(store.keyframes.heads()) == 3
+            assert not store.misses.lost
+            store.check()
+
+
+def test_a_manifest_of_another_folder_or_time(folder: Path, tmp_path: Path) -> None:
+    """From a folder of the same model; and from this one, before it went on."""
+    before = (folder / "manifest.sqlite").read_bytes()
+    with open_small(tmp_path / "other") as store:
+        for i in range(COUNT):
+            store.segments.put(make_segment(i, version=1))
+    with open_small(folder) as store:
+        store.segments.put(make_segment(COUNT))
+        store.segments.remove([2])
+    for data in ((tmp_path / "other" / "manifest.sqlite").read_bytes(), before):
+        (folder / "manifest.sqlite").write_bytes(data)
+        with open_small(folder) as store:
+            assert served(store) == ALL - {2}
+            assert same(store.segments.get(COUNT), make_segment(COUNT))
+            store.check()
 
 
 def test_a_write_ahead_log_that_is_cut_or_altered(original: Path, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_like.errors import SegmentUnavailableError, TierFullError
-from hermes_like.tiers.base import KeyframeStore, Tier
+from hermes_like.tiers.base import KeyframeStore, SegmentRecord, Tier
 from hermes_like.tiers.disk import DiskStore
 from tests.tiers.disk_tools import MIB, blocks_of, open_small
 from tests.tiers.segments import make_pictures, make_segment, same
@@ -54,6 +55,21 @@ class Driver:
                 model[record.head.segment_id] = record
                 return
         raise AssertionError(f"no room for {record.num_bytes} after eviction")
+
+    def rewrite(self) -> None:
+        """A smaller form takes the place of a segment, where there is room for both."""
+        if not self.kv:
+            return
+        segment_id = self.rng.choice(list(self.kv))
+        record = self.kv[segment_id]
+        head = replace(record.head, token_cells=record.head.token_cells[::2].copy())
+        layers = tuple(bytes(layer[::2]) for layer in record.layers)
+        try:
+            self.store.segments.rewrite(SegmentRecord(head, layers))
+        except TierFullError:
+            assert same(self.store.segments.get(segment_id), record)
+        else:
+            self.kv[segment_id] = SegmentRecord(head, layers)
 
     def get(self) -> None:
         for target, model in (
@@ -117,6 +133,7 @@ def test_random_use(seed: int, tmp_path: Path) -> None:
     driver = Driver(tmp_path, seed, bytes(32) if seed == 3 else None)
     steps = [
         (12, driver.put),
+        (3, driver.rewrite),
         (3, driver.get),
         (2, driver.remove),
         (1, driver.save),
