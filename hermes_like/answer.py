@@ -21,7 +21,7 @@ from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
 from hermes_like.models.base import ModelAdapter
-from hermes_like.records import Answer
+from hermes_like.records import Answer, Evidence, MissingSpan
 from hermes_like.sampling import Sampler
 
 NO_FOOTAGE = "No footage has been seen yet."
@@ -95,8 +95,10 @@ class Request:
         fork: Opens a cache that holds everything seen so far, pending frames included, and the
             table of its frames.
         notes: Sentences to go with the answer.
+        missing: What there is no footage of in the time that the question is about.
         prompt: The question as the model gets it; empty: as the user wrote it.
         consult: Brings the past into the fork, changing cache and table; None: nothing comes back.
+        note_prefill: Told how many seconds the question's own pass took.
         keyframe: Names the stored picture of a segment, if there is one.
     """
 
@@ -107,8 +109,10 @@ class Request:
     started_s: float
     fork: Callable[[], AbstractContextManager[tuple[HierarchicalCache, FrameTable]]]
     notes: tuple[str, ...] = ()
+    missing: tuple[MissingSpan, ...] = ()
     prompt: str = ""
     consult: Callable[[HierarchicalCache, FrameTable], Consulted] | None = None
+    note_prefill: Callable[[float], None] = lambda seconds: None
     keyframe: Callable[[int], str | None] = lambda segment_id: None
 
     @property
@@ -137,44 +141,33 @@ class Answerer:
 
     def _pieces(self, request: Request, result: list[Answer]) -> Iterator[str]:
         prompt, max_tokens = self._prompt(request)
+        timing = _Timing(request.started_s)
+        decoded: list[int] = []
+        spans: tuple[Evidence, ...] = ()
         with request.fork() as (cache, table):
             consulted = request.consult(cache, table) if request.consult else Consulted()
-            evidence = self._collector()
-            logits = self._prefill(cache, prompt, evidence)
-            decoded: list[int] = []
-            timing = _Timing(request.started_s)
-            tokens = self._decode(cache, logits, request.config, max_tokens, evidence, decoded)
-            yield from timing.watch(
-                _text_pieces(self.adapter, tokens, decoded, request.config.stop)
-            )
-            text = _cut(self.adapter.decode_text(decoded), request.config.stop)[0].strip()
-            spans = evidence.spans(
-                table,
-                stream=request.stream,
-                most=request.config.evidence_spans,
-                tiers=consulted.tiers,
-            )
-        if request.config.keep_conversation:
+            if consulted.told is not None:
+                yield from timing.watch(iter([consulted.told]))
+                text = consulted.told
+            else:
+                evidence = self._collector()
+                started_s = time.perf_counter()
+                logits = self._prefill(cache, prompt, evidence)
+                request.note_prefill(time.perf_counter() - started_s)
+                tokens = self._decode(cache, logits, request.config, max_tokens, evidence, decoded)
+                yield from timing.watch(
+                    _text_pieces(self.adapter, tokens, decoded, request.config.stop)
+                )
+                text = _cut(self.adapter.decode_text(decoded), request.config.stop)[0].strip()
+                spans = evidence.spans(
+                    table,
+                    stream=request.stream,
+                    most=request.config.evidence_spans,
+                    tiers=consulted.tiers,
+                )
+        if request.config.keep_conversation and consulted.told is None:
             self.conversation.turns.append((request.asked, decoded))
-        result.append(
-            Answer(
-                text=text,
-                status="partial" if consulted.missing else "ok",
-                evidence=tuple(
-                    replace(span, keyframe=request.keyframe(span.segment_id)) for span in spans
-                ),
-                missing=consulted.missing,
-                route=consulted.route,
-                stream=request.stream,
-                question=request.question,
-                asked_at_s=request.asked_at_s,
-                num_tokens=len(decoded),
-                ttft_s=timing.ttft_s,
-                tpot_s=timing.tpot_s(len(decoded)),
-                notes=(*request.notes, *consulted.notes),
-                parts_s=consulted.parts_s,
-            )
-        )
+        result.append(_answer(request, consulted, text, spans, timing, len(decoded)))
 
     def _prompt(self, request: Request) -> tuple[list[int], int]:
         """Token ids behind the video, and the most tokens of the answer."""
@@ -234,6 +227,33 @@ class Answerer:
             yield token
             if len(decoded) < max_tokens:
                 logits = self._extend(cache, self.adapter.embed_text([token]), evidence)
+
+
+def _answer(
+    request: Request,
+    consulted: Consulted,
+    text: str,
+    spans: Sequence[Evidence],
+    timing: _Timing,
+    num_tokens: int,
+) -> Answer:
+    """The finished record."""
+    missing = (*request.missing, *consulted.missing)
+    return Answer(
+        text=text,
+        status="partial" if missing or consulted.is_partial else "ok",
+        evidence=tuple(replace(span, keyframe=request.keyframe(span.segment_id)) for span in spans),
+        missing=missing,
+        route=consulted.route,
+        stream=request.stream,
+        question=request.question,
+        asked_at_s=request.asked_at_s,
+        num_tokens=num_tokens,
+        ttft_s=timing.ttft_s,
+        tpot_s=timing.tpot_s(num_tokens),
+        notes=(*request.notes, *consulted.notes),
+        parts_s=consulted.parts_s,
+    )
 
 
 class _Timing:

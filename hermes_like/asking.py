@@ -5,9 +5,10 @@ It knows plans, routes and what there is footage of. It does not know how frames
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,15 +22,18 @@ from hermes_like.directions import (
     is_instant,
     is_sure,
     max_neighbours,
+    missing_notes,
     scan_evidence,
     scan_text,
     search_range,
+    stale,
 )
 from hermes_like.long_term import LongTermMemory
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
 from hermes_like.models.base import ModelAdapter
+from hermes_like.pace import Pace
 from hermes_like.records import Answer, AnswerStatus, MissingSpan, Route
 from hermes_like.resume import SessionState
 from hermes_like.retrieval.clock import StreamClock
@@ -45,11 +49,23 @@ Fork = Callable[[], AbstractContextManager[tuple[HierarchicalCache, FrameTable]]
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One question on its way: how to generate, and when it came."""
+    """One question on its way.
+
+    Attributes:
+        config: How to generate.
+        started_s: Clock reading when it came.
+        until_s: Clock reading at which the first text should come; None: no hurry.
+        asked_at_s: Stream time of the present.
+        missing: What there is no footage of in the time that it is about.
+        notes: Sentences to go with the answer.
+    """
 
     config: AnswerConfig
     started_s: float
+    until_s: float | None = None
+    asked_at_s: float = 0.0
     missing: tuple[MissingSpan, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Desk:
@@ -78,8 +94,9 @@ class Desk:
         self.memory, self.long_term, self.config = memory, long_term, config
         self.model: ModelAdapter = memory.adapter
         self._answerer, self._get_state, self._fork, self._lock = answerer, state, fork, lock
+        self.pace = Pace()
         if long_term is not None:
-            self._consultant = Consultant(memory, long_term, config.retrieval)
+            self._consultant = Consultant(memory, long_term, config.retrieval, self.pace)
             self.scanner = Scanner(memory, long_term, config.retrieval)
 
     @property
@@ -103,13 +120,18 @@ class Desk:
         if not question.strip():
             raise ValueError("question: expected some words, got none")
         config = AnswerConfig.model_validate(self.config.answer.model_dump() | dict(overrides))
-        asked = _Question(config, started_s)
-        if self.long_term is None:
-            return self._from_device(question, asked)
+        if deadline_s is not None and math.isnan(deadline_s):
+            raise ValueError("deadline_s: expected a number of seconds, got nan")
         with self._lock:
             clock = self.clock(now_s)
+            blind = self._blind(clock.now_s)
+        due_s = None if deadline_s is None else started_s + deadline_s
+        asked = _Question(config, started_s, due_s, clock.now_s)
+        if self.long_term is None:
+            return self._from_device(question, self._of_now(asked, clock, blind))
+        with self._lock:
             footage = self._footage(self.long_term)
-            lost = self._lost(self.long_term, clock.now_s)
+            lost = [*self._lost(self.long_term), *blind]
         plan = plan_question(
             question,
             clock=clock,
@@ -123,13 +145,23 @@ class Desk:
         told, missing = covered(plan, clock, footage, lost)
         if told is not None:
             return self._ready(question, told.text, told.status, plan.route, told.missing)
-        asked = replace(asked, missing=missing)
+        notes = (*plan.notes, *missing_notes(missing, clock))
+        asked = replace(asked, missing=missing, notes=notes)
+        if plan.route == "now":
+            asked = self._of_now(asked, clock, blind)
         if plan.route == "scan":
             text = self.model.scan_question(plan.text)
             if text is not None and not self.model.unknown_words(text):
                 return self._scan(plan, text, clock, asked, on_progress)
             plan = replace(plan, route="recall")
         return self._from_memory(plan, asked)
+
+    def _of_now(
+        self, asked: _Question, clock: StreamClock, blind: Sequence[MissingSpan]
+    ) -> _Question:
+        """A question about the present, which may be some time after the newest frame."""
+        notes, missing = stale(self._state.last_s, blind, clock)
+        return replace(asked, notes=(*asked.notes, *notes), missing=(*asked.missing, *missing))
 
     def _from_device(self, question: str, asked: _Question) -> AnswerStream:
         """Answer from what is resident, where nothing else is kept."""
@@ -150,7 +182,15 @@ class Desk:
     def _request(self, question: str, asked: _Question) -> Request:
         state = self._state
         return Request(
-            question, asked.config, state.name, state.last_s, asked.started_s, self._fork
+            question,
+            asked.config,
+            state.name,
+            asked.asked_at_s,
+            asked.started_s,
+            self._fork,
+            notes=asked.notes,
+            missing=asked.missing,
+            note_prefill=self.pace.note_prefill,
         )
 
     def _from_memory(self, plan: Plan, asked: _Question) -> AnswerStream:
@@ -168,21 +208,27 @@ class Desk:
             is_gated=plan.route == "recall" and not is_sure(plan),
             neighbour_frames=max_neighbours(plan, self.config.retrieval),
             is_instant=is_instant(plan),
+            until_s=asked.until_s,
+            check=self._check(plan),
         )
 
         def consult(cache: HierarchicalCache, table: FrameTable) -> Consulted:
-            found = self._consultant.consult(search, cache, table)
-            found.missing = (*asked.missing, *found.missing)
-            return found
+            return self._consultant.consult(search, cache, table)
 
         request = replace(
             self._request(plan.question, asked),
-            notes=plan.notes,
             prompt=prompt,
             consult=None if plan.route == "now" else consult,
             keyframe=self._keyframe_name,
         )
         return self._answerer.stream(request)
+
+    def _check(self, plan: Plan) -> list[int] | None:
+        """What tells frames that show the thing from look-alikes, as token ids."""
+        text = self.model.scan_question(plan.text)
+        if text is None or self.model.unknown_words(text):
+            return None
+        return self.model.question_ids(text, is_first=True)
 
     def _scan(
         self,
@@ -206,11 +252,14 @@ class Desk:
                     end_s=end_s,
                     is_first_enough=plan.scan_kind == "exists",
                     on_progress=on_progress,
+                    until_s=asked.until_s,
                 )
             holes = (*asked.missing, *found.missing)
-            notes = plan.notes
+            notes = asked.notes
             if not found.is_complete:
-                notes = (*notes, "The time ran out before everything was looked at.")
+                looked = f"{found.asked} frames were asked about"
+                note = f"The time ran out before everything was looked at: {looked}."
+                notes = (*notes, note)
             answer = Answer(
                 text=scan_text(plan, found, clock),
                 status="partial" if holes or not found.is_complete else "ok",
@@ -221,7 +270,7 @@ class Desk:
                 route="scan",
                 stream=self._state.name,
                 question=plan.question,
-                asked_at_s=self._state.last_s,
+                asked_at_s=asked.asked_at_s,
                 ttft_s=time.perf_counter() - asked.started_s,
                 notes=notes,
             )
@@ -251,10 +300,16 @@ class Desk:
         ]
         return [*spans, (self._state.last_s, self._state.last_s)]
 
-    def _lost(self, long_term: LongTermMemory, now_s: float) -> list[MissingSpan]:
+    def _blind(self, now_s: float) -> list[MissingSpan]:
+        """Stretches up to now in which nothing could be seen."""
+        return [
+            MissingSpan(start, min(end, now_s), reason)
+            for start, end, reason in self._state.blind
+            if start < now_s
+        ]
+
+    def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
         lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]
-        for start, end, reason in self._state.blind:
-            lost.append(MissingSpan(start, min(end, now_s), reason))
         for start, end, reason in long_term.chain.lost:
             lost.append(MissingSpan(start, end, "lost" if reason == "dropped" else reason))
         return lost

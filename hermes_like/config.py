@@ -300,6 +300,22 @@ class RetrievalConfig(Station):
         description="among fewer frames one that says yes is enough: so few are seldom misread",
     )
     scan_deadline_s: float = Field(20.0, gt=0, description="a scan stops here with what it has")
+    scan_batch: int = Field(
+        16,
+        ge=1,
+        description="candidates asked in one pass, as far as device_tokens allows; 1: one by one",
+    )
+    scan_split: float | None = Field(
+        None,
+        gt=-1,
+        le=1,
+        description="neighbours less alike than this (cosine) are two events; null: one event",
+    )
+    verify_frames: int = Field(
+        0,
+        ge=0,
+        description="most frames asked alone when what was found disagrees; 0: no such check",
+    )
 
 
 class EngineConfig(Station):

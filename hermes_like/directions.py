@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hermes_like.config import RetrievalConfig
 from hermes_like.models.base import ModelAdapter
 from hermes_like.records import AnswerStatus, Evidence, MissingSpan
-from hermes_like.retrieval.clock import StreamClock, format_stream
+from hermes_like.retrieval.clock import StreamClock, format_range, format_stream
 from hermes_like.retrieval.coverage import coverage, no_footage_text
 from hermes_like.retrieval.planner import Plan
 from hermes_like.scan import Event, ScanResult
+from hermes_like.timeline import MAX_FRAME_S
 
 #: A named moment no wider than this is one frame; a wider one ("at nine") is a range.
 INSTANT_S = 20.0
 #: Seconds of footage that are read before a named moment.
 LEAD_S = 4.0
+#: Most stretches without footage that are told in words; ``Answer.missing`` has all of them.
+MAX_TOLD_SPANS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,40 @@ def covered(
         text = no_footage_text(found.missing, clock)
         return CodeAnswer(text, "no_footage", found.missing), found.missing
     return None, found.missing
+
+
+def missing_notes(missing: Sequence[MissingSpan], clock: StreamClock) -> tuple[str, ...]:
+    """What to tell with an answer about times of which a part was not seen."""
+    notes = [no_footage_text([span], clock) for span in missing[:MAX_TOLD_SPANS]]
+    if len(missing) > MAX_TOLD_SPANS:
+        notes.append(f"{len(missing) - MAX_TOLD_SPANS} more stretches are missing.")
+    return tuple(notes)
+
+
+def stale(
+    last_s: float, blind: Sequence[MissingSpan], clock: StreamClock
+) -> tuple[tuple[str, ...], tuple[MissingSpan, ...]]:
+    """What to tell with an answer about the present when the newest frame is old.
+
+    Args:
+        last_s: Stream time of the newest frame.
+        blind: When nothing could be seen, and why.
+        clock: Knows the present.
+
+    Returns:
+        Notes, and since when there is nothing to see where the reason is known.
+    """
+    age_s = clock.now_s - last_s
+    if age_s <= MAX_FRAME_S:
+        return (), ()
+    seen, _ = format_range(last_s, last_s, clock)
+    note = f"The newest frame is {format_stream(age_s)} (h:mm:ss) old, from {seen}"
+    reasons = [span for span in blind if span.end_s > last_s]
+    if not reasons:
+        return (f"{note}; what happened since then was never seen.",), ()
+    told = "; ".join(dict.fromkeys(span.reason.rstrip(".") for span in reasons))
+    missing = tuple(replace(span, start_s=max(span.start_s, last_s)) for span in reasons)
+    return (f"{note}; since then: {told}.",), missing
 
 
 def search_range(plan: Plan) -> tuple[float | None, float | None]:

@@ -233,7 +233,8 @@ class LongTermMemory:
             tokens = self._decode(record, frames)
         except (SegmentUnavailableError, CodecError) as error:
             reason = error.reason if isinstance(error, SegmentUnavailableError) else "checksum"
-            pictured = None if reason == "deadline" else self._from_pictures(segment_id, result)
+            is_late = reason == "deadline" or left_s <= 0
+            pictured = None if is_late else self._from_pictures(segment_id, result)
             span = self.timeline.get(segment_id)
             if pictured is None and span is not None:
                 result.missing.append(MissingSpan(span.start_s, span.end_s, reason))

@@ -1,4 +1,4 @@
-"""``hermes-like eval``: datasets checked and predictions scored; neither needs a model or a GPU."""
+"""``hermes-like eval``: datasets checked, run and scored. Only running needs a model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ import typer
 from rich.console import Console
 from tqdm import tqdm
 
-from hermes_like.cli import eval_tables, options
+from hermes_like.cli import eval_run, eval_tables, options
 from hermes_like.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes_like.evaluation.predictions import Predictions
     from hermes_like.evaluation.scoring.judge import Judge, Judgement
 
-#: Exit status when videos are missing or will not play.
-VIDEOS_MISSING = 3
 _KEY_VARIABLE = "HERMES_LIKE_JUDGE_KEY"
 
 app = typer.Typer(
-    no_args_is_help=True, help="Check datasets and score predictions; no model is needed."
+    no_args_is_help=True,
+    help="Check datasets, run them, and score predictions; only running needs a model.",
 )
+app.command("run", no_args_is_help=True)(eval_run.run)
+app.command("grid", no_args_is_help=True)(eval_run.grid)
+app.command("make-sprites", no_args_is_help=True)(eval_run.make_sprites)
 
 
 class ScorerName(StrEnum):
@@ -64,7 +66,7 @@ def check(
     else:
         eval_tables.print_check(report, eval_tables.make_console())
     if not report.is_complete:
-        raise typer.Exit(VIDEOS_MISSING)
+        raise typer.Exit(eval_run.VIDEOS_MISSING)
 
 
 @app.command("datasets")

@@ -10,6 +10,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from hermes_like.evaluation.check import Check
+    from hermes_like.evaluation.grid import Grid
+    from hermes_like.evaluation.run import RunReport
     from hermes_like.evaluation.scoring.compare import Comparison
     from hermes_like.evaluation.scoring.scores import Scores
     from hermes_like.evaluation.scoring.tally import Row
@@ -48,6 +50,62 @@ def print_check(report: Check, console: Console) -> None:
     _more(len(report.findings), console)
     for remark in report.remarks:
         console.print(f"note: {remark}")
+
+
+def print_run(report: RunReport, console: Console) -> None:
+    """Write what a run did, and what it could not do."""
+    standing = report.standing
+    for absent in report.absent[:_LISTED]:
+        why = absent.problem or "the video is missing"
+        console.print(f"{absent.reference}: {why} ({absent.num_questions} questions)")
+    _more(len(report.absent), console)
+    for question_id, why in report.refused[:_LISTED]:
+        console.print(f"{question_id}: no reply: {why}")
+    _more(len(report.refused), console)
+    num_new = standing.num_done - standing.num_reused
+    console.print(
+        f"{standing.num_done} of {standing.num_questions} questions on "
+        f"{standing.num_videos} videos done, {num_new} of them now, in {report.seconds:.0f} s"
+        + (f"; {report.num_lost} worker(s) died and were replaced" if report.num_lost else "")
+    )
+    if standing.accuracy is not None:
+        console.print(
+            f"{_percent(standing.accuracy)} % right of the {standing.num_scored} that count "
+            f"without a judge (strict; hermes-like eval score {report.path} for the table)"
+        )
+
+
+def print_grid(found: Grid, console: Console) -> None:
+    """Write the score of every setting, and every pair with its difference."""
+    console.print(f"\n{found.dataset}, scorer {found.scorer}")
+    table = Table(box=None, pad_edge=False)
+    columns = ("setting", "score %", "95 % interval", "chance", "unparsed", "n", "TTFT s")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    places: dict[str, int] = {}
+    for outcome in found.outcomes:
+        if outcome.total is None:
+            continue
+        places[outcome.setting.name] = place = len(places) + 1
+        ttft = "-" if outcome.ttft_s is None else f"{outcome.ttft_s:.3f}"
+        table.add_row(f"{place}  {outcome.setting.name}", *_cells(outcome.total)[:-1], ttft)
+    if found.pairs:
+        table.add_row()
+        heads = ("difference", "95 %, paired", "", "", "1st only", "2nd only")
+        table.add_row("first minus second", *heads, style="bold")
+    for pair in found.pairs:
+        total = pair.total
+        span = "-" if total.low is None else f"{_percent(total.low)} to {_percent(total.high)}"
+        alone = str(pair.num_first_only), str(pair.num_second_only)
+        title = f"{places[pair.first]} - {places[pair.second]}"
+        table.add_row(title, _percent(total.difference), span, "", "", *alone)
+    console.print(table)
+    for outcome in found.outcomes:
+        if outcome.problem is not None:
+            console.print(f"{outcome.setting.name}: cannot be run: {outcome.problem}")
+        elif outcome.report is not None and (outcome.report.absent or outcome.report.refused):
+            num = len(outcome.report.refused) + sum(a.num_questions for a in outcome.report.absent)
+            console.print(f"{outcome.setting.name}: {num} questions have no reply")
 
 
 def print_scores(report: Scores, console: Console) -> None:

@@ -1,6 +1,6 @@
-"""Datasets of questions about videos, the format of predictions, and how they are scored.
+"""Datasets of questions about videos: read, run, and scored.
 
-Nothing here loads a model, a decoder or torch.
+Reading and scoring load neither a model nor a decoder nor torch; only running does.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DATASETS: Registry[type[DatasetReader]] = Registry(
         "rekv": f"{_READERS}.rekv:ReKV",
         "rvs-ego": f"{_READERS}.rvs:RVSEgo",
         "rvs-movie": f"{_READERS}.rvs:RVSMovie",
+        "sprites": f"{_READERS}.sprites:Sprites",
         "streamingbench": f"{_READERS}.streamingbench:StreamingBench",
         "streamingbench-contextual": f"{_READERS}.streamingbench:Contextual",
         "streamingbench-omni": f"{_READERS}.streamingbench:Omni",

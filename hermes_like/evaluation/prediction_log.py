@@ -5,6 +5,7 @@ Knows how lines are written and what may stand beside each other. Knows neither 
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,21 +36,28 @@ class PredictionLog:
         protocol: How the video is shown.
 
     Raises:
-        DatasetError: The file holds something else.
+        DatasetError: The file holds something else, or another run writes to it.
     """
 
     def __init__(
         self, path: Path, dataset: Dataset, config_hash: str, protocol: str = "stream"
     ) -> None:
-        self.path = path
+        self.path, self.config_hash = path, config_hash
         self._settings = (dataset.name, dataset.edition.sha256, config_hash, protocol)
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = self._read_and_mend()
+        self._file = path.open("ab", buffering=0)
+        try:
+            self._claim()
+            rows = self._read_and_mend()
+        except BaseException:
+            self._file.close()
+            raise
+        #: One prediction per question, the last attempt.
+        self.rows: dict[str, Prediction] = {row.question_id: row for row in rows}
         #: Questions that need no further attempt.
         self.done: set[str] = {row.question_id for row in rows if row.error is None}
         #: Those that ended with an error; they may be tried again.
         self.failed: set[str] = {row.question_id for row in rows if row.error is not None}
-        self._file = path.open("ab", buffering=0)
 
     def append(self, prediction: Prediction) -> None:
         """Write one line, in one call of the system.
@@ -63,6 +71,7 @@ class PredictionLog:
         if prediction.question_id in self.done:
             raise DatasetError(f"{self.path}: {prediction.question_id!r} is answered already")
         self._file.write(prediction.line().encode() + b"\n")
+        self.rows[prediction.question_id] = prediction
         if prediction.error is None:
             self.done.add(prediction.question_id)
             self.failed.discard(prediction.question_id)
@@ -90,8 +99,15 @@ class PredictionLog:
     ) -> None:
         self.close()
 
+    def _claim(self) -> None:
+        """Hold the file while it is open; the claim goes with the process, however that ends."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DatasetError(f"{self.path}: another run writes to it") from error
+
     def _read_and_mend(self) -> Sequence[Prediction]:
-        if not self.path.exists() or not self.path.stat().st_size:
+        if not self.path.stat().st_size:
             return ()
         found, is_torn = read_file(self.path)
         if is_torn:

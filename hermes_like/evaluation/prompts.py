@@ -7,9 +7,14 @@ harness. Knows no model and no chat template.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from hermes_like.evaluation.base import Dataset, Question, first_asked_s
 from hermes_like.evaluation.fields import letter_of
+
+#: Goes up with every change of the words below: results with other words are other results.
+PROMPTS_VERSION: Final = 1
 
 _LETTER_ONLY = "Respond with only the letter ({letters}) of the correct option."
 _DIRECTLY = "Answer with the option's letter from the given choices directly."
@@ -39,9 +44,32 @@ def told_before(dataset: Dataset, question: Question) -> tuple[Question, ...]:
     """Earlier questions of the same thread, where the protocol tells their true answers."""
     if question.conversation != "gold_history":
         return ()
+    return _earlier(dataset, question)
+
+
+def _earlier(dataset: Dataset, question: Question) -> tuple[Question, ...]:
     own = [other for other in dataset.questions if other.thread == question.thread]
     own.sort(key=lambda other: (first_asked_s(other), other.position))
     return tuple(own[: own.index(question)])
+
+
+def said_before(
+    dataset: Dataset, question: Question, replies: Mapping[str, str | None]
+) -> tuple[Question, ...]:
+    """Earlier questions of the same thread with the model's own replies in place of the truth.
+
+    Args:
+        dataset: That the question belongs to.
+        question: A turn whose protocol tells what the model has said.
+        replies: What it said so far, by question; turns without a reply are left out.
+    """
+    if question.conversation != "own_history":
+        return ()
+    return tuple(
+        replace(other, gold=replies[other.question_id], gold_index=None)
+        for other in _earlier(dataset, question)
+        if replies.get(other.question_id) is not None
+    )
 
 
 def _told(earlier: Sequence[Question]) -> str:
@@ -63,6 +91,11 @@ def _choice(family: str, question: Question) -> str:
 
 def _lines(question: Question) -> str:
     return "\n".join([question.text, *_lettered(question.options), _DIRECTLY])
+
+
+def _bare(question: Question) -> str:
+    """The bundled model knows no letters: it answers in words, and they are looked for."""
+    return question.text
 
 
 def _streamingbench(question: Question) -> str:
@@ -159,4 +192,5 @@ _CHOICES: Mapping[str, Callable[[Question], str]] = {
     "mlvu": _brackets,
     "mvbench": _brackets,
     "cgbench": _cgbench,
+    "sprites": _bare,
 }

@@ -103,8 +103,8 @@ def stream_attention(
     Args:
         module: The attention module; its ``layer_idx`` says which layer this is.
         query: ``[1, heads, nq, head_dim]``, un-rotated when ``step`` is given.
-        key: ``[1, kv_heads, nk, head_dim]`` rotated.
-        value: ``[1, kv_heads, nk, head_dim]``.
+        key: ``[rows, kv_heads, nk, head_dim]`` rotated; one row, except in ``rows.py``.
+        value: ``[rows, kv_heads, nk, head_dim]``.
         attention_mask: Not used; causality follows from the shapes.
         scaling: Factor on the logits.
         dropout: Not used at inference.
@@ -118,6 +118,10 @@ def stream_attention(
         layer_index = int(module.layer_idx)  # type: ignore[arg-type]
         if step.probe is not None:
             step.probe.add_raw(layer_index, query)
+        if key.shape[0] > 1:
+            # Rows side by side (``rows.py``): their new tokens come one row after the other.
+            heads, channels = query.shape[1], query.shape[3]
+            query = query.reshape(heads, key.shape[0], -1, channels).transpose(0, 1)
         query = rotate(query, step.rotations[layer_index])
         if step.probe is not None:
             step.probe.add(layer_index, query, key, scale)
@@ -135,7 +139,7 @@ def stream_attention(
         scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
-    return out.transpose(1, 2).contiguous(), None
+    return out.transpose(1, 2).flatten(0, 1)[None].contiguous(), None
 
 
 @lru_cache(maxsize=2)  # the layers of one pass share a mask; older ones would only hold memory

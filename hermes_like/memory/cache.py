@@ -30,16 +30,22 @@ class Step:
     """One forward pass over new tokens.
 
     Attributes:
-        positions: Per layer, int64 ``[n]`` positions of the new tokens.
+        positions: Per layer, int64 ``[n]`` positions of the new tokens, or ``[3, n]``.
         ids: int64 ``[n]`` provenance of the new tokens.
-        rotations: Per layer, cosine and sine of the positions.
+        rotations: Per layer, cosine and sine by which queries are rotated.
         probe: Reads attention while the pass runs.
+        key_rotations: Per layer, cosine and sine of the positions; those of the queries, except in
+            the released code's scheme for three axes.
+        turns: Per layer, by what an un-rotated key is turned before it is stored; None: not at all,
+            as everywhere but in that scheme.
     """
 
     positions: list[Tensor]
     ids: Tensor
     rotations: list[Rotation]
     probe: AttentionProbe | None
+    key_rotations: list[Rotation]
+    turns: list[Rotation | None]
 
 
 class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
@@ -56,7 +62,7 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         self.length = 0
         self.owns_tail = True
         self._shape = (dims.num_kv_heads, dims.head_dim)
-        self._dtype, self._device = dims.dtype, dims.device
+        self._dtype, self._device, self._axes = dims.dtype, dims.device, dims.position_axes
         self._allocate(capacity or 0)
 
     def _allocate(self, capacity: int) -> None:
@@ -67,7 +73,8 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
             self._raw = torch.empty(shape, dtype=self._dtype, device=self._device)
             self._keys = torch.empty(shape, dtype=self._dtype, device=self._device)
             self._values = torch.empty(shape, dtype=self._dtype, device=self._device)
-            self._positions = torch.empty(capacity, dtype=torch.int64, device=self._device)
+            axes = (capacity,) if self._axes == 1 else (self._axes, capacity)
+            self._positions = torch.empty(axes, dtype=torch.int64, device=self._device)
             self._ids = torch.empty(capacity, dtype=torch.int64, device=self._device)
 
     @property
@@ -77,7 +84,7 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
     @property
     def capacity(self) -> int:
         """Slots allocated."""
-        return int(self._positions.shape[0])
+        return int(self._ids.shape[0])
 
     @property
     def raw_keys(self) -> Tensor:
@@ -96,8 +103,8 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
 
     @property
     def positions(self) -> Tensor:
-        """Rotary position of each slot, int64 ``[length]``."""
-        return self._positions[: self.length]
+        """Rotary position of each slot, int64 ``[length]``, or ``[3, length]`` with three axes."""
+        return self._positions[..., : self.length]
 
     @property
     def ids(self) -> Tensor:
@@ -113,10 +120,13 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         """Add new tokens ``[1, kv_heads, n, head_dim]`` behind the occupied slots."""
         start, end = self.length, self.length + raw.shape[2]
         self._make_room(end)
+        turn = step.turns[layer_index]
+        if turn is not None:
+            raw = rotate(raw, turn)
         self._raw[:, :, start:end] = raw
-        self._keys[:, :, start:end] = rotate(raw, step.rotations[layer_index])
+        self._keys[:, :, start:end] = rotate(raw, step.key_rotations[layer_index])
         self._values[:, :, start:end] = values
-        self._positions[start:end] = step.positions[layer_index]
+        self._positions[..., start:end] = step.positions[layer_index]
         self._ids[start:end] = step.ids
         self.length = end
 
@@ -133,7 +143,7 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
             if new.dim() == 4:
                 new[:, :, :length] = before[:, :, :length]
             else:
-                new[:length] = before[:length]
+                new[..., :length] = before[..., :length]
         self.owns_tail = True
 
     def rewrite(
@@ -151,12 +161,13 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
             if target.dim() == 4:
                 target[:, :, : self.length] = source
             else:
-                target[: self.length] = source
+                target[..., : self.length] = source
 
     def wipe_tail(self) -> None:
         """Overwrite what lies behind the occupied slots; for erasing."""
         for buffer in self._buffers:
-            (buffer[:, :, self.length :] if buffer.dim() == 4 else buffer[self.length :]).zero_()
+            tail = buffer[:, :, self.length :] if buffer.dim() == 4 else buffer[..., self.length :]
+            tail.zero_()
 
     def release(self) -> None:
         """Drop all slots and their buffers."""
@@ -225,20 +236,34 @@ class HierarchicalCache(Cache):  # type: ignore[misc]
 
     @contextmanager
     def step(
-        self, positions: Sequence[Tensor], ids: Tensor, probe: AttentionProbe | None = None
+        self,
+        positions: Sequence[Tensor],
+        ids: Tensor,
+        probe: AttentionProbe | None = None,
+        *,
+        actual: Tensor | None = None,
     ) -> Iterator[Step]:
         """Open a step: what the next forward pass appends, and where.
 
         Args:
-            positions: Per layer int64 ``[n]``; the same object may be repeated.
+            positions: Per layer int64 ``[n]`` or ``[3, n]``; the same object may be repeated.
             ids: int64 ``[n]`` provenance.
             probe: Reads attention during the pass.
+            actual: The positions by which queries and keys of all layers are really rotated, where
+                they differ from the recorded ones; for ``positions.Released`` only.
         """
-        rotations: dict[int, Rotation] = {}
+        by_tensor: dict[int, Rotation] = {}
         for tensor in positions:
-            if id(tensor) not in rotations:
-                rotations[id(tensor)] = self.rotary(tensor)
-        step = Step(list(positions), ids, [rotations[id(p)] for p in positions], probe)
+            if id(tensor) not in by_tensor:
+                by_tensor[id(tensor)] = self.rotary(tensor)
+        rotations = [by_tensor[id(tensor)] for tensor in positions]
+        step = Step(list(positions), ids, rotations, probe, rotations, [None] * len(rotations))
+        if actual is not None:
+            step.rotations = [self.rotary(actual)] * len(rotations)
+            step.turns = [
+                None if torch.equal(actual, recorded) else self.rotary(actual - recorded)
+                for recorded in positions
+            ]
         self.current_step = step
         try:
             yield step

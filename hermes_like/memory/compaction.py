@@ -109,8 +109,7 @@ class Compactor:
         is_reindexed = self.scheme.reindex_due([slots.positions for slots in self.cache.layers])
         parts = [self._gather(layer, index) for layer, index in enumerate(kept)]
         if is_reindexed:
-            lengths = [int(part[0].shape[2]) for part in parts]
-            positions = self.scheme.dense(lengths, self.cache.dims.device)
+            positions = self.scheme.arrange([part[3] for part in parts], [p[2] for p in parts])
         else:
             positions = [part[2] for part in parts]
         for slots, part, new in zip(self.cache.layers, parts, positions, strict=True):
@@ -124,7 +123,7 @@ class Compactor:
         prefix = torch.arange(self.num_prefix, device=kept.device)
         index = torch.cat([prefix, kept + self.num_prefix])
         raw, values = slots.raw_keys[:, :, index], slots.values[:, :, index]
-        positions, ids = slots.positions[index], slots.ids[index]
+        positions, ids = slots.positions[..., index], slots.ids[index]
         spec = self.policy.selection
         if spec.summary == "none" or self.bands[layer] not in spec.summary_bands:
             return raw, values, positions, ids
@@ -140,11 +139,12 @@ class Compactor:
         summary_values = _weighted_mean(slots.values[:, :, is_evicted], weights)
         place = summary_position(positions, is_appended=is_appended, num_prefix=self.num_prefix)
         at = index.shape[0] if is_appended else self.num_prefix
-        new_position, new_ids = positions.new_tensor([place]), ids.new_tensor([new_id])
+        new_position = positions.new_full((*positions.shape[:-1], 1), place)
+        new_ids = ids.new_tensor([new_id])
         return (
             torch.cat([raw[:, :, :at], summary_raw, raw[:, :, at:]], dim=2),
             torch.cat([values[:, :, :at], summary_values, values[:, :, at:]], dim=2),
-            torch.cat([positions[:at], new_position, positions[at:]]),
+            torch.cat([positions[..., :at], new_position, positions[..., at:]], dim=-1),
             torch.cat([ids[:at], new_ids, ids[at:]]),
         )
 

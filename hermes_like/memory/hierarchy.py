@@ -102,7 +102,9 @@ class DeviceMemory:
             retrieved_tokens=retrieved_tokens,
         )
         self.cache = HierarchicalCache(adapter.dims, adapter.rotary, self.budget.device_tokens)
-        self.scheme = SCHEMES[config.positions](config, adapter.dims.max_positions)
+        self.scheme = SCHEMES[config.positions](
+            config, adapter.dims.max_positions, adapter.frame_layout
+        )
         self.compactor = Compactor(
             self.cache,
             policy,
@@ -158,15 +160,24 @@ class DeviceMemory:
         Raises:
             BudgetError: A cap would be passed, or the model's last position.
         """
-        starts = self.scheme.starts([slots.positions for slots in cache.layers])
-        self._require_positions(max(starts) + embeds.shape[0])
-        offsets = torch.arange(embeds.shape[0], device=embeds.device)
-        shared = {start: offsets + start for start in set(starts)}
-        with cache.step([shared[s] for s in starts], ids, probe):
+        with self._step(cache, ids, probe):
             return self.adapter.forward(embeds, cache, logits=logits)
 
-    def _require_positions(self, end: int) -> None:
+    @contextmanager
+    def _step(
+        self, cache: HierarchicalCache, ids: Tensor, probe: AttentionProbe | None = None
+    ) -> Iterator[None]:
+        """Open a step for new tokens behind what a cache holds."""
+        held = [slots.positions for slots in cache.layers]
+        positions = self.scheme.follow(held, [slots.ids for slots in cache.layers], ids)
+        self._require_positions(positions)
+        with cache.step(positions, ids, probe, actual=self.scheme.actual(positions)):
+            yield
+
+    def _require_positions(self, positions: Sequence[Tensor]) -> None:
         """A model runs past the positions it was trained for without complaint; we do not."""
+        shared = {id(tensor): tensor for tensor in positions if tensor.numel()}
+        end = max((int(tensor.max()) for tensor in shared.values()), default=-1) + 1
         if end > self.adapter.dims.max_positions:
             raise BudgetError(
                 f"position {end - 1} lies past the model's last, "
@@ -184,7 +195,7 @@ class DeviceMemory:
         """Prefill vision tokens of consecutive new frames.
 
         Args:
-            vision_tokens: ``[frames, tokens_per_frame, hidden]``.
+            vision_tokens: ``[frames, tokens_per_frame, channels]`` as the adapter gives them.
             records: One per frame.
             cache: A fork, to see frames without remembering them; None: the stream's cache.
         """
@@ -193,7 +204,8 @@ class DeviceMemory:
         ids = provenance.frame_ids(self.num_frames, count, self.tokens_per_frame, device)
         target = self.cache if cache is None else cache
         with self.clock.measure("prefill_s"):
-            self.extend(target, vision_tokens.flatten(0, 1), ids)
+            tokens = self.adapter.stamp(vision_tokens, [record.pts_s for record in records])
+            self.extend(target, tokens.flatten(0, 1), ids)
         if cache is None:
             self._note_frames(records)
 
@@ -212,10 +224,7 @@ class DeviceMemory:
         """
         count, device = len(records), self.adapter.dims.device
         ids = provenance.frame_ids(self.num_frames, count, self.tokens_per_frame, device)
-        starts = self.scheme.starts([slots.positions for slots in self.cache.layers])
-        self._require_positions(max(starts) + int(ids.shape[0]))
-        offsets = torch.arange(ids.shape[0], device=device)
-        with self.cache.step([offsets + start for start in starts], ids):
+        with self._step(self.cache, ids):
             for layer, (raw, values) in enumerate(blocks):
                 self.cache.update(raw[None].to(device), values[None].to(device), layer)
         self._note_frames(records)
@@ -239,7 +248,7 @@ class DeviceMemory:
             stays = ~torch.isin(of, gone) & ~torch.isin(slots.ids, slots.ids.new_tensor(tainted))
             self.compactor.summaries[layer] = {k: v for k, v in known.items() if k not in tainted}
             raw, values = slots.raw_keys[:, :, stays], slots.values[:, :, stays]
-            parts.append((raw, values, slots.positions[stays], slots.ids[stays]))
+            parts.append((raw, values, slots.positions[..., stays], slots.ids[stays]))
         for slots, (raw, values, positions, ids) in zip(self.cache.layers, parts, strict=True):
             slots.rewrite(raw, values, positions, ids, self.cache.rotary)
             slots.wipe_tail()
@@ -326,9 +335,10 @@ class DeviceMemory:
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of one slot of one layer: raw key, rotated key and value, position and id."""
+        """Bytes of one slot of one layer: raw key, rotated key and value, positions and id."""
         dims = self.adapter.dims
-        return 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + 2 * 8
+        numbers = 8 * (dims.position_axes + 1)
+        return 3 * dims.num_kv_heads * dims.head_dim * dims.dtype.itemsize + numbers
 
     def expected_bytes(self) -> int:
         """Bytes of the buffers by arithmetic."""

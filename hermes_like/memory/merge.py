@@ -56,7 +56,7 @@ def merge(
     added = max(length - before for length, before in zip(lengths, held, strict=True))
     if not added:
         return 0
-    positions = scheme.merged(lengths, cache.dims.device)
+    positions = scheme.arrange_fork([ids for _, _, ids in parts])
     for slots, part, new in zip(cache.layers, parts, positions, strict=True):
         raw, values, ids = part
         slots.detach()
@@ -109,12 +109,14 @@ def isolate(
     Raises:
         BudgetError: A layer would hold more than ``device_tokens`` slots.
     """
-    lengths = [num_prefix + int(tokens.ids.shape[0]) for tokens in returned]
-    positions = scheme.merged(lengths, cache.dims.device)
-    for slots, tokens, new in zip(cache.layers, returned, positions, strict=True):
+    everything = [
+        torch.cat([slots.ids[:num_prefix], tokens.ids])
+        for slots, tokens in zip(cache.layers, returned, strict=True)
+    ]
+    positions = scheme.arrange_fork(everything)
+    for slots, tokens, ids, new in zip(cache.layers, returned, everything, positions, strict=True):
         raw = torch.cat([slots.raw_keys[:, :, :num_prefix], tokens.raw_keys[None]], dim=2)
         values = torch.cat([slots.values[:, :, :num_prefix], tokens.values[None]], dim=2)
-        ids = torch.cat([slots.ids[:num_prefix], tokens.ids])
         slots.detach()
         slots.rewrite(raw, values, new, ids, cache.rotary)
     cache.note_peak()

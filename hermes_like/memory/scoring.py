@@ -134,5 +134,6 @@ def _embedding_attention(
         query.shape[0] // key.shape[0], dim=0
     )
     logits = query.float() @ keys.float().transpose(1, 2) * adapter.dims.head_dim**-0.5
-    mass: Tensor = logits.softmax(-1).mean(0)
+    # The released code rounds the logits first where it takes its softmax in half precision.
+    mass: Tensor = logits.to(adapter.released_softmax).softmax(-1).float().mean(0)
     return mass

@@ -35,6 +35,9 @@ class ModelDims:
         grid: Rows and columns of vision tokens per frame.
         dtype: Number type of weights and cache.
         device: Where the decoder runs.
+        position_axes: Rotary axes: 1, or 3 for time, height and width.
+        frame_text_tokens: Text tokens that belong to every frame, such as its time stamp.
+        feature_levels: Embeddings of a vision token, one for each decoder layer that takes one in.
     """
 
     num_layers: int
@@ -47,16 +50,48 @@ class ModelDims:
     grid: tuple[int, int]
     dtype: torch.dtype
     device: torch.device
+    position_axes: int = 1
+    frame_text_tokens: int = 0
+    feature_levels: int = 1
 
     @property
     def tokens_per_frame(self) -> int:
-        """Vision tokens that one frame costs."""
-        return self.grid[0] * self.grid[1]
+        """Tokens that one frame costs, its text included."""
+        return self.grid[0] * self.grid[1] + self.frame_text_tokens
+
+    @property
+    def frame_channels(self) -> int:
+        """Channels of a frame's embeddings: one embedding per feature level, side by side."""
+        return self.hidden_size * self.feature_levels
 
     @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of K and V of one token: 2 x layers x kv_heads x head_dim x bytes."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameLayout:
+    """Where the tokens of a frame lie on the rotary axes, for models with three of them.
+
+    A frame has one base position. Its tokens have fixed offsets from it, so that moving a frame
+    moves all its tokens by one number on all axes.
+
+    Attributes:
+        offsets: int64 ``[3, tokens_per_frame]``: time, height and width, from 0 on.
+        step: Positions in time from a frame to the next of the same clip.
+        is_clip: Whether the frames of a segment form one clip, in which only time advances; else
+            every frame begins behind the last one on all axes.
+    """
+
+    offsets: Tensor
+    step: int = 0
+    is_clip: bool = False
+
+    def span(self, frames: int) -> int:
+        """Positions that a clip of so many frames takes: its largest offset on any axis, plus 1."""
+        time = int(self.offsets[0].max()) + self.step * (frames - 1)
+        return max(time, int(self.offsets.max())) + 1
 
 
 class ModelAdapter(ABC):
@@ -76,6 +111,10 @@ class ModelAdapter(ABC):
     guidance_prompts: tuple[str, str]
     #: What stands between the two in the mixed prompt.
     guidance_separator: str = "; "
+    #: Places of a frame's tokens; None: one rotary axis, on which tokens simply follow each other.
+    frame_layout: FrameLayout | None = None
+    #: Number type in which the released HERMES code takes its softmax; see ``memory/scoring.py``.
+    released_softmax: torch.dtype = torch.float32
 
     @abstractmethod
     def encode_text(self, text: str) -> list[int]:
@@ -103,10 +142,23 @@ class ModelAdapter(ABC):
 
     @abstractmethod
     def embed_frames(self, images: Sequence[Image]) -> Tensor:
-        """Vision tokens of pictures, ``[frames, tokens_per_frame, hidden]``.
+        """Tokens of pictures, ``[frames, tokens_per_frame, dims.frame_channels]``.
 
-        Frames are independent of each other: encoding one by one gives the same result.
+        Frames are independent of each other: encoding one by one gives the same result. Text that
+        belongs to a frame is zero until :meth:`stamp` writes it.
         """
+
+    def stamp(self, tokens: Tensor, times_s: Sequence[float]) -> Tensor:
+        """Write the text that belongs to each frame, such as its time, into its tokens.
+
+        Args:
+            tokens: As :meth:`embed_frames` gives them.
+            times_s: Stream time of each frame.
+
+        Returns:
+            Tokens of the same shape; the given ones do not change.
+        """
+        return tokens
 
     @abstractmethod
     def embed_text(self, ids: Sequence[int]) -> Tensor:
@@ -117,13 +169,27 @@ class ModelAdapter(ABC):
         """Run the decoder over new embeddings, attending to the cache as its open step says.
 
         Args:
-            embeds: ``[n, hidden]`` new tokens.
+            embeds: ``[n, hidden]`` or ``[n, dims.frame_channels]`` new tokens.
             cache: Cache with an open step (see ``HierarchicalCache.step``).
             logits: Whether logits of the last token are wanted.
 
         Returns:
             ``[vocab]`` float32 logits of the last token, or an empty tensor.
         """
+
+    def forward_rows(self, embeds: Tensor, cache: HierarchicalCache, rows: int) -> Tensor | None:
+        """Run the decoder over several streams side by side, none of which sees another.
+
+        Args:
+            embeds: ``[rows * n, hidden]`` new tokens, one row after the other.
+            cache: A :class:`~hermes_like.memory.rows.RowsCache` with an open step.
+            rows: How many.
+
+        Returns:
+            ``[rows, vocab]`` float32 logits of the last token of each row. None, before anything
+            was computed, where the model cannot do that: then they are asked one by one.
+        """
+        return None
 
     @abstractmethod
     def rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,6 +202,8 @@ class ModelAdapter(ABC):
     @abstractmethod
     def raw_query_key(self, layer_index: int, embeds: Tensor) -> tuple[Tensor, Tensor]:
         """Un-rotated queries and keys that a layer makes of its *input* ``[n, hidden]``.
+
+        Further feature levels beside the hidden state, as frames have them, are left aside.
 
         Returns:
             ``[heads, n, head_dim]`` and ``[kv_heads, n, head_dim]``.

@@ -1,14 +1,24 @@
-"""A released LLaVA-OneVision checkpoint, from a local folder or from the hub."""
+"""A released checkpoint of a known family, from a local folder or from the hub."""
 
 from __future__ import annotations
 
 from hermes_like.config import ModelConfig
+from hermes_like.models.base import ModelAdapter
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import load_pretrained
+from hermes_like.models.qwen3_vl import Qwen3VLAdapter
+from hermes_like.models.qwen_vl import QwenVLAdapter, size_of
 from hermes_like.models.text import HubTokenizer
 
+#: Model type to adapter, for families whose frames have a pixel budget.
+SIZED: dict[str, type[QwenVLAdapter]] = {
+    "qwen2_vl": QwenVLAdapter,
+    "qwen2_5_vl": QwenVLAdapter,
+    "qwen3_vl": Qwen3VLAdapter,
+}
 
-def load(config: ModelConfig) -> LlavaOnevisionAdapter:
+
+def load(config: ModelConfig) -> ModelAdapter:
     """Load ``config.name``; see :func:`hermes_like.models.load_model`."""
     model, tokenizer = load_pretrained(config.name, config)
     text = HubTokenizer(tokenizer)
@@ -16,6 +26,9 @@ def load(config: ModelConfig) -> LlavaOnevisionAdapter:
     generation = getattr(model, "generation_config", None)
     declared = getattr(generation, "eos_token_id", None)
     ends.update(declared if isinstance(declared, list) else [declared])
-    return LlavaOnevisionAdapter(
-        model, text, name=config.name, eos_ids=frozenset(int(i) for i in ends if i is not None)
-    )
+    eos_ids = frozenset(int(i) for i in ends if i is not None)
+    sized = SIZED.get(model.config.model_type)
+    if sized is None:
+        return LlavaOnevisionAdapter(model, text, name=config.name, eos_ids=eos_ids)
+    size = size_of(config, model.config.vision_config)
+    return sized(model, text, name=config.name, eos_ids=eos_ids, size=size)

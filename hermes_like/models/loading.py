@@ -8,13 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, LlavaOnevisionForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    LlavaOnevisionForConditionalGeneration,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLForConditionalGeneration,
+    Qwen3VLForConditionalGeneration,
+)
 from transformers.utils import logging as hub_logging
 
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ModelError, ModelNotFoundError
+from hermes_like.models.decoder import refuse_partial_layers
 
-SUPPORTED = ("llava_onevision",)
+#: Model type, as configuration files call it, to the library's class.
+SUPPORTED: dict[str, Any] = {
+    "llava_onevision": LlavaOnevisionForConditionalGeneration,
+    "qwen2_vl": Qwen2VLForConditionalGeneration,
+    "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
+    "qwen3_vl": Qwen3VLForConditionalGeneration,
+}
 
 
 def resolve_device(name: str) -> torch.device:
@@ -45,7 +59,7 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
 def load_pretrained(
     source: str, config: ModelConfig, *, default_dtype: str = "auto"
 ) -> tuple[Any, Any]:
-    """Load a LLaVA-OneVision checkpoint and its tokenizer.
+    """Load a checkpoint of a known family and its tokenizer; never code that comes with it.
 
     Args:
         source: Local folder or hub name.
@@ -57,23 +71,23 @@ def load_pretrained(
 
     Raises:
         ModelNotFoundError: Nothing usable under that name.
-        ModelError: A model of another family.
+        ModelError: A model of another family, or one whose layers do not keep every token.
     """
     device = resolve_device(config.device)
     name = config.dtype if config.dtype != "auto" else default_dtype
     dtype = resolve_dtype(name, device)
     try:
-        found = AutoConfig.from_pretrained(source, revision=config.revision)
+        at = {"revision": config.revision, "trust_remote_code": False}
+        found = AutoConfig.from_pretrained(source, **at)
+        refuse_partial_layers(found.get_text_config(), source)
         if found.model_type not in SUPPORTED:
             raise ModelError(
                 f"{source}: expected a model of type {' or '.join(SUPPORTED)}, "
                 f"got {found.model_type!r}"
             )
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=config.revision)
+        tokenizer = AutoTokenizer.from_pretrained(source, **at)
         with _quiet():
-            model = LlavaOnevisionForConditionalGeneration.from_pretrained(
-                source, revision=config.revision, dtype=dtype
-            )
+            model = SUPPORTED[found.model_type].from_pretrained(source, dtype=dtype, **at)
     except (OSError, ValueError) as error:
         raise ModelNotFoundError(_not_found(source, config.revision, error)) from error
     return model.to(device).eval(), tokenizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from transformers import (
 
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ConfigError
+from hermes_like.models import qwen_shapes
+from hermes_like.models.base import ModelAdapter
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import resolve_device, resolve_dtype
 from hermes_like.models.text import ByteTokenizer, HashTokenizer, TextCodec
@@ -71,10 +74,11 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
         },
         "vision": _VISION,
     },
+    **qwen_shapes.SHAPES,
 }
 
 
-def load(config: ModelConfig, *, seed: int = 0) -> LlavaOnevisionAdapter:
+def load(config: ModelConfig, *, seed: int = 0) -> ModelAdapter:
     """Build ``random:<shape>``.
 
     Args:
@@ -89,6 +93,9 @@ def load(config: ModelConfig, *, seed: int = 0) -> LlavaOnevisionAdapter:
         raise ConfigError(unknown_name("random shape", shape, sorted(SHAPES)))
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
+    if shape in qwen_shapes.SHAPES:
+        made = filled(lambda: qwen_shapes.build(shape), device=device, dtype=dtype, seed=seed)
+        return qwen_shapes.adapter(made, shape, config)
     model = build(SHAPES[shape], device=device, dtype=dtype, seed=seed)
     vocab_size: int = SHAPES[shape]["text"]["vocab_size"]
     text: TextCodec = ByteTokenizer() if vocab_size < 1000 else HashTokenizer(vocab_size)
@@ -98,7 +105,7 @@ def load(config: ModelConfig, *, seed: int = 0) -> LlavaOnevisionAdapter:
 def build(
     shape: dict[str, dict[str, Any]], *, device: torch.device, dtype: torch.dtype, seed: int
 ) -> Any:
-    """A model of a shape with seeded random weights, made in place on its device."""
+    """A LLaVA-OneVision of a shape with seeded random weights, made in place on its device."""
     rope = {"rope_type": "default", "rope_theta": 1_000_000.0}
     config = LlavaOnevisionConfig(
         text_config=Qwen2Config(**shape["text"], rope_parameters=rope),
@@ -109,12 +116,22 @@ def build(
         image_token_id=shape["text"]["vocab_size"] - 3,
         video_token_id=shape["text"]["vocab_size"] - 2,
     )
+    return filled(
+        lambda: LlavaOnevisionForConditionalGeneration(config),
+        device=device,
+        dtype=dtype,
+        seed=seed,
+    )
+
+
+def filled(make: Callable[[], Any], *, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
+    """What ``make`` makes, with seeded random weights, in place on its device."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with torch.random.fork_rng(), torch.device(device):
             torch.manual_seed(seed)
-            model = LlavaOnevisionForConditionalGeneration(config)
+            model = make()
     finally:
         torch.set_default_dtype(before)
     return model.eval()

@@ -11,7 +11,8 @@ from importlib import resources
 from pathlib import Path
 
 from hermes_like.config import ModelConfig
-from hermes_like.models.llava_onevision import LlavaOnevisionAdapter, PromptTemplate
+from hermes_like.models.decoder import PromptTemplate
+from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import load_pretrained
 from hermes_like.models.text import HubTokenizer
 from hermes_like.sprites.world import COLORS, SHAPES

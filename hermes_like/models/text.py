@@ -45,14 +45,15 @@ class HashTokenizer:
 
     Args:
         vocab_size: Ids are below this.
+        pattern: What is one token.
     """
 
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
+    def __init__(self, vocab_size: int, pattern: str = r"\w+|[^\w\s]") -> None:
+        self._vocab_size, self._pattern = vocab_size, pattern
 
     def encode(self, text: str) -> list[int]:
         """See :class:`TextCodec`."""
-        parts = re.findall(r"\w+|[^\w\s]", text)
+        parts = re.findall(self._pattern, text)
         return [zlib.crc32(part.encode()) % (self._vocab_size - 8) for part in parts]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -61,11 +62,24 @@ class HashTokenizer:
 
 
 class ByteTokenizer:
-    """UTF-8 bytes as ids, for tiny random models of tests."""
+    """UTF-8 bytes as ids, for tiny random models of tests.
+
+    Args:
+        special: Texts that are one token each; their ids follow the bytes.
+    """
+
+    def __init__(self, special: Sequence[str] = ()) -> None:
+        self._ids = {text: 256 + number for number, text in enumerate(special)}
 
     def encode(self, text: str) -> list[int]:
         """See :class:`TextCodec`."""
-        return list(text.encode())
+        if not self._ids:
+            return list(text.encode())
+        parts = re.split("(" + "|".join(map(re.escape, self._ids)) + ")", text)
+        ids: list[int] = []
+        for part in parts:
+            ids.extend([self._ids[part]] if part in self._ids else part.encode())
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """See :class:`TextCodec`; ids that are no byte become a replacement character."""

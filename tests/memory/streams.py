@@ -38,14 +38,16 @@ def memory(
 
 
 def append(target: DeviceMemory, pictures: list[Image], chunk: int = 1) -> Tensor:
-    """Prefill pictures, ``chunk`` frames per pass; returns embeddings ``[tokens, hidden]``."""
+    """Prefill pictures, ``chunk`` frames per pass; returns embeddings ``[tokens, channels]``."""
     tokens = target.adapter.embed_frames(pictures)
+    start_s = float(target.num_frames)
     for start in range(0, len(pictures), chunk):
         part = tokens[start : start + chunk]
         first = target.num_frames
         records = [FrameRecord(float(first + i), None, first // 4) for i in range(part.shape[0])]
         target.append_frames(part, records)
-    return tokens.flatten(0, 1)
+    times_s = [start_s + i for i in range(len(pictures))]
+    return target.adapter.stamp(tokens, times_s).flatten(0, 1)
 
 
 def ask_logits(target: DeviceMemory, ids: list[int]) -> Tensor:

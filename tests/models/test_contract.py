@@ -9,9 +9,16 @@ from hermes_like.config import MemoryConfig, ModelConfig, PolicyConfig
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.models import ModelAdapter, load_model
 from hermes_like.policies import POLICIES
+from hermes_like.tiers.fingerprint import Fingerprint
 from tests.memory.streams import append, ask_logits, images
 
-NAMES = ("sprites", "random:llava-onevision-tiny")
+NAMES = (
+    "sprites",
+    "random:llava-onevision-tiny",
+    "random:qwen2-vl-tiny",
+    "random:qwen2.5-vl-tiny",
+    "random:qwen3-vl-tiny",
+)
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -27,7 +34,9 @@ def full(adapter: ModelAdapter) -> DeviceMemory:
 def test_dims_are_true(adapter) -> None:
     dims = adapter.dims
     tokens = adapter.embed_frames(images(2))
-    assert tokens.shape == (2, dims.tokens_per_frame, dims.hidden_size)
+    assert tokens.shape == (2, dims.tokens_per_frame, dims.frame_channels)
+    assert adapter.embed_text([1, 2]).shape == (2, dims.hidden_size)
+    assert adapter.embed_frames([]).shape == (0, dims.tokens_per_frame, dims.frame_channels)
     assert tokens.dtype == dims.dtype
     memory = full(adapter)
     append(memory, images(2))
@@ -85,6 +94,25 @@ def test_rotary_is_a_rotation(adapter) -> None:
     assert torch.equal(cos[0], torch.ones_like(cos[0]))
     assert torch.equal(sin[0], torch.zeros_like(sin[0]))
     torch.testing.assert_close(cos**2 + sin**2, torch.ones_like(cos))
+
+
+def test_text_lies_alike_on_all_axes(adapter) -> None:
+    positions = torch.tensor([3, 40, 500])
+    one = adapter.rotary(positions)
+    many = adapter.rotary(positions.expand(adapter.dims.position_axes, -1))
+    assert (adapter.frame_layout is None) == (adapter.dims.position_axes == 1)
+    if adapter.frame_layout is not None:
+        assert all(map(torch.equal, one, many))
+        shape = (adapter.dims.position_axes, adapter.dims.tokens_per_frame)
+        assert adapter.frame_layout.offsets.shape == shape
+        assert int(adapter.frame_layout.offsets.min()) == 0
+
+
+def test_identity_is_complete_and_stable(adapter) -> None:
+    """Plain values, the same for the same weights, and all of them known to the fingerprint."""
+    values = adapter.identity()
+    assert values == load_model(ModelConfig(name=adapter.name, device="cpu")).identity()
+    assert Fingerprint.of(**values).hard["weights_digest"] == values["weights_digest"]
 
 
 def test_text_round_trip(adapter) -> None:

@@ -1,0 +1,5 @@
+"""The tiny Qwen models of the memory tests."""
+
+from tests.memory.conftest import qwen
+
+__all__ = ["qwen"]
