@@ -94,6 +94,8 @@ class Desk:
         self.memory, self.long_term, self.config = memory, long_term, config
         self.model: ModelAdapter = memory.adapter
         self._answerer, self._get_state, self._fork, self._lock = answerer, state, fork, lock
+        #: Why nothing can be seen at present; None: frames come.
+        self.trouble: str | None = None
         self.pace = Pace()
         if long_term is not None:
             self._consultant = Consultant(memory, long_term, config.retrieval, self.pace)
@@ -301,12 +303,16 @@ class Desk:
         return [*spans, (self._state.last_s, self._state.last_s)]
 
     def _blind(self, now_s: float) -> list[MissingSpan]:
-        """Stretches up to now in which nothing could be seen."""
-        return [
+        """When nothing could be seen, up to the present, and why."""
+        blind = [
             MissingSpan(start, min(end, now_s), reason)
             for start, end, reason in self._state.blind
             if start < now_s
         ]
+        last_s = max([self._state.last_s, *(span.end_s for span in blind)])
+        if self.trouble is not None and now_s > last_s:
+            blind.append(MissingSpan(last_s, now_s, self.trouble))
+        return blind
 
     def _lost(self, long_term: LongTermMemory) -> list[MissingSpan]:
         lost = [MissingSpan(start, end, "erased") for start, end in self._state.erased]

@@ -336,6 +336,15 @@ class StreamSession:
             self._save(long_term)
         self._retain(self._state.last_s, RETENTION_BATCH)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be seen at present, in words; answers say so. None: frames come."""
+        return self._desk.trouble
+
+    @trouble.setter
+    def trouble(self, reason: str | None) -> None:
+        self._desk.trouble = reason
+
     def note_blind(self, start_s: float, end_s: float, reason: str) -> None:
         """Remember that nothing could be seen for a while, and why; answers will say so.
 

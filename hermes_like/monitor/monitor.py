@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ from hermes_like.monitor.events import Dispatcher, MonitorEvent, OnEvent
 from hermes_like.monitor.joint import joint_answer
 from hermes_like.monitor.watcher import Watcher
 from hermes_like.presets import load_config, preset_names, preset_of_model, with_settings
-from hermes_like.records import Answer, MissingSpan, Route, SessionStats, SourceHealth
+from hermes_like.records import Answer, Route, SessionStats, SourceHealth
 from hermes_like.session import StreamSession
 from hermes_like.sources import FrameSource, open_source
 from hermes_like.sources.address import redacted
@@ -363,24 +363,12 @@ class Monitor:
                 raise
             finally:
                 inner.close()
-            answer = self._with_state(inner.answer, watcher)
+            answer = inner.answer
             result.append(answer)
             self.metrics.count_answer(answer)
             self._tell(MonitorEvent("answer", stream, answer.text, answer=answer))
 
         return AnswerStream(pieces(), result)
-
-    def _with_state(self, answer: Answer, watcher: Watcher) -> Answer:
-        """Say so where the camera cannot be seen at the moment of the question."""
-        trouble, now_s = watcher.trouble, watcher.now_s()
-        last_s = watcher.session.clock().now_s
-        if trouble is None or now_s is None or now_s - last_s < TICK_S:
-            return answer
-        note = f"The newest picture is {now_s - last_s:.0f} s old: {trouble}."
-        status = "partial" if answer.route == "now" and answer.status == "ok" else answer.status
-        hole = MissingSpan(last_s, now_s, trouble)
-        missing = answer.missing if hole in answer.missing else (*answer.missing, hole)
-        return replace(answer, status=status, missing=missing, notes=(*answer.notes, note))
 
     def _present_s(self, name: str) -> float:
         watcher = self._watched(name).watcher

@@ -71,8 +71,6 @@ class Watcher:
         stats = self.session.stats()
         #: Stream time up to which the memory reached when watching began.
         self._seen_s = stats.stream_s if stats.num_frames else None
-        #: Why there would be a hole before the next frame; None: no known reason.
-        self._trouble: str | None = None
         self._num_frames = 0
         self._last_arrival_s: float | None = None
         self._last_pts_s: float | None = None
@@ -141,7 +139,7 @@ class Watcher:
         """Look at the source and tell if its state has changed; called now and then."""
         health = self.health()
         if health.state != "online" and not self._is_over:
-            self._trouble = FROZEN if health.is_frozen else _REASONS[health.state]
+            self.session.trouble = FROZEN if health.is_frozen else _REASONS[health.state]
         if health.state != self._told:
             self._told = health.state
             text = health.state + (f": {health.cause}" if health.cause else "")
@@ -165,11 +163,6 @@ class Watcher:
         if not (isinstance(source, LiveSource) and clock.has_wall) or self._is_over:
             return None
         return max(clock.now_s, clock.to_stream(source.clock.wall()))
-
-    @property
-    def trouble(self) -> str | None:
-        """What keeps the camera from being seen now, in words."""
-        return self._trouble
 
     # -- frames ----------------------------------------------------------------------------------
 
@@ -235,9 +228,9 @@ class Watcher:
         last_s = self._seen_s if self._last_pts_s is None else self._last_pts_s
         if last_s is not None and frame.pts_s - last_s > self._longest_pause_s:
             self._engine.drain(self.name)
-            self._note_hole(last_s, frame.pts_s, self._trouble or NOTHING_CAME)
+            self._note_hole(last_s, frame.pts_s, self.session.trouble or NOTHING_CAME)
         if not is_live or self.health().state == "online":
-            self._trouble = None
+            self.session.trouble = None
         while not self._engine.put(self.name, frame, _PATIENCE_S):
             if self._stopping.is_set() or self.name not in self._engine.names:
                 return False
@@ -264,7 +257,7 @@ class Watcher:
     def close_hole(self) -> None:
         """At the end: note how long nothing has been seen, so that later answers know why."""
         now_s, last_s = self.now_s(), self._last_pts_s
-        if now_s is None or last_s is None or self._trouble is None:
+        if now_s is None or last_s is None or self.session.trouble is None:
             return
         if now_s - last_s > self._longest_pause_s:
-            self.session.note_blind(last_s, now_s, self._trouble)
+            self.session.note_blind(last_s, now_s, self.session.trouble)

@@ -94,6 +94,7 @@ def test_a_camera_that_hangs_up_is_found_again_and_the_hole_is_known(
     # A hole counts from ten seconds on; nobody wants to wait for that.
     monkeypatch.setattr("hermes_like.monitor.watcher.MAX_FRAME_S", 1.0)
     monkeypatch.setattr("hermes_like.timeline.MAX_FRAME_S", 1.0)
+    monkeypatch.setattr("hermes_like.directions.MAX_FRAME_S", 1.0)
     told: list[MonitorEvent] = []
     camera = SpritesCamera(RED_STAR)
     with camera, Monitor(model, config=config, on_event=told.append) as monitor:
