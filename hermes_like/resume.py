@@ -43,6 +43,7 @@ class SessionState:
         wall_at_zero: Time on the clock of stream second 0, ISO 8601.
         content_key: Hash chain of the frames, as hexadecimal digits.
         erased: Stretches that were erased, as ``(start_s, end_s)``.
+        config: The whole configuration, as plain values by section; for whoever opens the folder.
         blind: Stretches in which nothing could be seen, as ``(start_s, end_s, reason)``.
     """
 
@@ -55,6 +56,7 @@ class SessionState:
     wall_at_zero: str | None = None
     content_key: str = ""
     erased: list[tuple[float, float]] = field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)
     blind: list[tuple[float, float, str]] = field(default_factory=list)
 
 

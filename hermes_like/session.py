@@ -119,7 +119,8 @@ class StreamSession:
         self._pending_tokens: list[Tensor | None] = []
         self._segment_images: dict[int, Image] = {}
         self._segment_embeddings: list[Tensor] = []
-        self._state = SessionState(name, device_settings(self.config))
+        values = self.config.model_dump(mode="json")
+        self._state = SessionState(name, device_settings(self.config), config=values)
         self._vision_s = 0.0
         self._is_closed = False
         self.long_term: LongTermMemory | None = None
@@ -187,6 +188,7 @@ class StreamSession:
                     "resume: the device state was made with other settings and is rebuilt"
                 )
                 state.settings = self._state.settings
+            state.config = self._state.config
             self._state = state
             if state.wall_at_zero is not None:
                 long_term.zone = datetime.fromisoformat(state.wall_at_zero).tzinfo or UTC

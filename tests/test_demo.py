@@ -18,6 +18,7 @@ import pytest
 from demos import views
 from demos.asking import Exchange
 from demos.camera import CameraServer
+from demos.choice import Choice, DemoError
 from demos.memory_view import GROUND, INK, NARROW, WIDE, draw_memory
 from demos.own_folder import OwnFolder
 from demos.preview import write_preview
@@ -25,7 +26,7 @@ from demos.script import Script
 from demos.settings import PASSWORD_VARIABLE, DemoSettings
 from demos.site import Site
 from demos.uploads import remove_leftovers, take_upload, used_bytes
-from demos.visit import Choice, DemoError, Visit
+from demos.visit import Visit
 from demos.watching import BrowserCamera
 from hermes_like.cli import run
 from hermes_like.config import HermesConfig, SourceConfig
@@ -82,7 +83,7 @@ def site(shared_site: Site) -> Iterator[Site]:
     """The same, with no visitor left over."""
     yield shared_site
     for page in list(shared_site._visits):
-        shared_site.leave(page)
+        shared_site.end(page)
 
 
 # -- who may open the page ---------------------------------------------------------------------
@@ -168,7 +169,7 @@ def test_a_file_in_use_is_never_removed(site: Site, sprites_video: Path, tmp_pat
 )
 def test_an_address_is_on_the_network(site: Site, address: str) -> None:
     with pytest.raises(DemoError, match="begins with rtsp://"):
-        site.visit("address").watch_address(address)
+        site.visit(f"address {address}").watch_address(address)
 
 
 def test_a_camera_on_the_network_is_watched(site: Site) -> None:
@@ -248,7 +249,7 @@ def test_too_many_visitors_are_told(tmp_path: Path) -> None:
         site.visit("b")
         with pytest.raises(DemoError, match="2 visitors are here already"):
             site.visit("c")
-        site.leave("a")
+        site.end("a")
         site.visit("c")
     finally:
         site.close()
@@ -264,8 +265,8 @@ def test_visitors_do_not_see_each_other(site: Site) -> None:
     assert (first.snapshot().stats.num_frames, second.snapshot().stats.num_frames) == (16, 12)
     answered(first, "what is visible now ?")
     assert not second.exchanges
-    assert first.clip(second.clip_token or "none") is None
-    site.leave("first")
+    assert first.film.find(second.film.token or "none") is None
+    site.end("first")
     assert answered(second, "what is visible now ?").state == "done"
 
 
@@ -283,16 +284,30 @@ def test_leaving_in_mid_answer_leaves_nothing(tmp_path: Path) -> None:
         assert asking.is_running
         engine = site.engine("sprites")
         session = engine.session(visit.token)
-        site.leave("page")
+        site.end("page")
         assert not asking.is_running
         assert asking.exchange.state == "stopped"
         assert engine.names == ()
         assert session.memory.cache.num_bytes == 0
-        assert not (site.visits_root / visit.token).exists()
+        assert not list(site.visits_root.glob(f"{visit.token}*"))
         with pytest.raises(DemoError, match="This page was left"):
             visit.ask("what is visible now ?", None)
     finally:
         site.close()
+
+
+def test_a_page_that_calls_again_was_never_gone(site: Site) -> None:
+    visit = watched(site, "blink", "sprites:seed=0,frames=8")
+    site.leave("blink")
+    assert visit.left_s is not None
+    time.sleep(1.2)  # what comes within a second may have been on its way before
+    assert site.visit("blink") is visit
+    wait_until(lambda: visit.left_s is None)
+    assert answered(visit, "what is visible now ?").state == "done"
+    site.leave("blink")
+    wait_until(lambda: not visit.has_memory, 10.0)
+    with pytest.raises(DemoError, match="This page was left"):
+        site.visit("blink")
 
 
 def test_one_question_at_a_time_and_it_can_be_stopped(tmp_path: Path) -> None:
@@ -321,7 +336,7 @@ def test_a_memory_is_saved_and_opened_after_a_restart(tmp_path: Path) -> None:
     site = Site(settings, tmp_path / "up")
     question = "what is visible now ?"
     visit = watched(site, "a")
-    wait_until(lambda: bool(visit.clip_token))
+    wait_until(lambda: bool(visit.film.token))
     before = answered(visit, question).text
     visit.save("my story")
     assert answered(visit, question).text == before
@@ -341,7 +356,7 @@ def test_a_memory_is_saved_and_opened_after_a_restart(tmp_path: Path) -> None:
         visit = site.visit("d")
         visit.open("my story")
         assert visit.label == "story"
-        clip = visit.clip(visit.clip_token)
+        clip = visit.film.find(visit.film.token)
         assert clip is not None
         assert clip.parent == tmp_path / "m" / "my story"
         assert clip.is_file()
@@ -355,7 +370,7 @@ def test_a_memory_is_saved_and_opened_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 41, "a\nb"])
 def test_names_are_names(site: Site, name: str) -> None:
-    visit = watched(site, "names", "sprites:seed=0,frames=8")
+    visit = watched(site, f"names {name}", "sprites:seed=0,frames=8")
     for act in (visit.save, visit.open):
         with pytest.raises(DemoError, match="A name has 1 to 40 letters"):
             act(name)

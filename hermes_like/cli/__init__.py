@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 source unreadable.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -77,4 +78,8 @@ def _exit_code(error: HermesError) -> int:
 
 def main() -> None:
     """Entry point of the installed command."""
+    # Threads of torch that wait must sleep: several of them spin on the same cores otherwise, and
+    # everything is many times slower. Has to be said before torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     sys.exit(run(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: How many of a kind are listed; ``--json`` has them all.
 _LISTED = 10
+#: Columns where the output is no terminal.
+_FILE_WIDTH = 140
 
 
 def print_check(report: Check, console: Console) -> None:
@@ -180,5 +183,6 @@ def _more(count: int, console: Console) -> None:
 
 
 def make_console() -> Console:
-    """Names of files and tasks may hold brackets: they are no markup."""
-    return Console(soft_wrap=True, highlight=False, markup=False)
+    """Names of files and tasks may hold brackets: they are no markup. Files hold whole tables."""
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    return Console(soft_wrap=True, highlight=False, markup=False, width=width)

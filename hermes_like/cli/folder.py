@@ -56,7 +56,8 @@ class Opened:
     @property
     def caps(self) -> StoreConfig | None:
         """Caps the memory was made with; None where nobody tells."""
-        return None if self.note is None else store_config(self.note)
+        config = self.state.get("config", {}) if self.note is None else self.note.config
+        return store_config(config)
 
 
 def is_memory(path: Path) -> bool:
@@ -151,6 +152,8 @@ def known(folder: Path, key_file: Path | None) -> Known:
 
 def _told_config(memory: Opened) -> dict[str, Mapping[str, Any]]:
     """What a memory that was not made by the command line tells of its configuration."""
+    if memory.state.get("config"):
+        return dict(memory.state["config"])
     config: dict[str, Mapping[str, Any]] = dict(memory.state.get("settings", {}))
     if memory.fingerprint is not None:
         hard = memory.fingerprint.hard
@@ -214,12 +217,12 @@ def _by_digest(folder: Path) -> Fingerprint:
     return fingerprint
 
 
-def store_config(note: Note) -> StoreConfig | None:
-    """The caps in a note; None where another release wrote what this one cannot read."""
+def store_config(config: Mapping[str, Mapping[str, Any]]) -> StoreConfig | None:
+    """The caps in a stored configuration; None where another release wrote what this one cannot read."""
     known = StoreConfig.model_fields
     try:
         return StoreConfig.model_validate(
-            {key: value for key, value in note.config["store"].items() if key in known}
+            {key: value for key, value in config["store"].items() if key in known}
         )
     except (KeyError, ValueError):
         return None

@@ -207,12 +207,13 @@ def _missing(memory: Opened, heads: Sequence[SegmentHead]) -> list[MissingSpan]:
     from hermes_like.timeline import Timeline
 
     span = _stream_span(memory, heads)
-    if span is None:
+    if span is None or not heads:
         return []
     timeline = Timeline()
     for head in heads:
         timeline.add(head)
     erased = [MissingSpan(start, end, "erased") for start, end in memory.state.get("erased", [])]
+    blind = [MissingSpan(start, end, why) for start, end, why in memory.state.get("blind", [])]
     lost = [
         MissingSpan(loss.start_s, loss.end_s, loss.reason)
         for loss in memory.store.misses.lost
@@ -220,7 +221,7 @@ def _missing(memory: Opened, heads: Sequence[SegmentHead]) -> list[MissingSpan]:
     ]
     newest = timeline.newest
     end_s = max([*(s.end_s for s in erased), 0.0 if newest is None else newest.end_s])
-    found = coverage(timeline.footage(), [*erased, *lost], span[0], end_s, now_s=end_s)
+    found = coverage(timeline.footage(), [*erased, *blind, *lost], span[0], end_s, now_s=end_s)
     return [
         MissingSpan(part.start_s, part.end_s, "not stored") if part.reason == NEVER_SEEN else part
         for part in found.missing

@@ -59,10 +59,15 @@ def _write_answer(answer: Answer, as_json: bool) -> None:
         typer.echo(answer_json(answer))
         return
     typer.echo(f"{clock(answer.asked_at_s):>7}  Q  {answer.question}")
+    for part in answer.parts or (answer,):
+        _write_part(part, f"{part.stream}: " if answer.parts else "")
+
+
+def _write_part(answer: Answer, name: str) -> None:
     told = [f"{answer.ttft_s:.2f} s to the first word", f"route {answer.route}"]
     if answer.status != "ok":
         told.append(answer.status.replace("_", " "))
-    typer.echo(f"         A  {answer.text}  ({', '.join(told)})")
+    typer.echo(f"         A  {name}{answer.text}  ({', '.join(told)})")
     if answer.evidence:
         typer.echo(f"            seen at {', '.join(map(_span, answer.evidence))}")
     # Where there is no footage at all, the answer has said so.

@@ -66,6 +66,8 @@ class Crew:
         self._num_open = len(self._tasks)
         self._changed = threading.Condition()
         self._problem: BaseException | None = None
+        self._num_living = len(hands)
+        #: Workers that died at work.
         self.num_lost = 0
 
     def run(self) -> None:
@@ -113,25 +115,47 @@ class Crew:
             self._changed.notify_all()
 
     def _serve(self, hand: Hand, is_started: bool) -> None:
-        """One worker's thread: pass after pass, a new worker for every one that dies."""
+        """One worker's thread: pass after pass, a new worker for every one that dies.
+
+        A worker takes a pass only once it has started: it may wait long for room on a cluster.
+        """
         try:
-            num_failed_starts = 0
-            while (task := self._next()) is not None:
+            while is_started or self._restart(hand):
+                is_started = True
+                task = self._next()
+                if task is None:
+                    return
                 try:
-                    if not is_started:
-                        self._start(hand)
-                        is_started, num_failed_starts = True, 0
                     self._work(hand, task)
                 except HandLostError as error:
-                    self._put_back(task, error, died_working=is_started)
-                    num_failed_starts += not is_started
                     is_started = False
-                    if num_failed_starts >= MOST_DEATHS:
-                        raise
+                    self._put_back(task, error)
         except BaseException as error:  # it is raised where the run was called
             self._end(error)
             if isinstance(error, KeyboardInterrupt):
                 raise
+
+    def _restart(self, hand: Hand) -> bool:
+        """Start a worker; False: it is not wanted any more, or others must do without it.
+
+        Raises:
+            HandLostError: It was the last one.
+        """
+        for _ in range(MOST_DEATHS):
+            with self._changed:
+                if self._is_over:
+                    return False
+            try:
+                self._start(hand)
+                return True
+            except HandLostError as error:
+                last = error
+                logger.warning("a worker does not start: %s", error)
+        with self._changed:
+            self._num_living -= 1
+            if self._num_living or self._is_over:
+                return False
+        raise last
 
     def _start(self, hand: Hand) -> None:
         found = hand.start()
@@ -172,13 +196,13 @@ class Crew:
         self._num_open -= 1
         self._changed.notify_all()
 
-    def _put_back(self, task: _Task, error: HandLostError, *, died_working: bool) -> None:
+    def _put_back(self, task: _Task, error: HandLostError) -> None:
         """What a lost worker was doing is done by the next one that is free."""
         with self._changed:
             if self._is_over:
                 return
             self.num_lost += 1
-            task.num_deaths += died_working
+            task.num_deaths += 1
             video_id = task.planned.video.video_id
             logger.warning("%s: %s; it is done again", video_id, error)
             if not task.planned.questions:

@@ -13,12 +13,14 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_like.errors import HermesError
 from hermes_like.evaluation.base import Dataset
 from hermes_like.evaluation.worker import Job, Setup, Worker
-from hermes_like.models.base import ModelAdapter
+
+if TYPE_CHECKING:
+    from hermes_like.models.base import ModelAdapter
 
 _END_S = 10.0
 

@@ -30,6 +30,10 @@ class RayWorker:
         """Of the settings, with the model that was loaded here."""
         return self._worker.config_hash
 
+    def node_id(self) -> str:
+        """Of the machine that this lives on."""
+        return str(load_ray().get_runtime_context().get_node_id())
+
     def work(self, job: str) -> Iterator[str]:
         """See :meth:`Worker.work`."""
         for message in self._worker.work(Job.model_validate_json(job)):

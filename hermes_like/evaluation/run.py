@@ -5,13 +5,16 @@ Puts passes, workers and the file of predictions together. Knows no protocol and
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from hermes_like.errors import DatasetError
 from hermes_like.evaluation.base import Dataset
 from hermes_like.evaluation.check import Absent
 from hermes_like.evaluation.crew import Crew
@@ -22,7 +25,9 @@ from hermes_like.evaluation.predictions import Prediction, prediction_of
 from hermes_like.evaluation.scoring.scores import verdicts_of
 from hermes_like.evaluation.settings import RunSettings
 from hermes_like.evaluation.worker import Job, Setup
-from hermes_like.models.base import ModelAdapter
+
+if TYPE_CHECKING:
+    from hermes_like.models.base import ModelAdapter
 
 
 @dataclass(slots=True)
@@ -155,7 +160,9 @@ def run(
         for worker in workers:
             stack.callback(worker.close)
         config_hash = workers[0].start()
+        _check_beside(out, settings, config_hash)
         log = stack.enter_context(PredictionLog(out, dataset, config_hash))
+        _write_beside(out, settings, config_hash)
         notes = _Notes(dataset, passes, log, watch)
         crew = Crew(
             workers,
@@ -169,6 +176,41 @@ def run(
         notes.tell()
         crew.run()
         return notes.report(out, config_hash, crew.num_lost, time.perf_counter() - started_s)
+
+
+def beside(out: Path) -> Path:
+    """Where the settings of a file of predictions are written, for people and for messages."""
+    return out.with_name(f"{out.name}.settings.json")
+
+
+def _check_beside(out: Path, settings: RunSettings, config_hash: str) -> None:
+    """Say in which settings a result differs; that it may not be mixed, its lines say themselves.
+
+    Raises:
+        DatasetError: It is a result of other settings.
+    """
+    path = beside(out)
+    if not path.exists() or not out.exists() or not out.stat().st_size:
+        return
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known["config_hash"] == config_hash:
+            return
+        found = settings.differences(known["settings"])
+    except (OSError, ValueError, KeyError, AttributeError):
+        return
+    what = "; ".join(found) or "the weights, the number type or the release"
+    raise DatasetError(
+        f"{out}: expected a result of these settings, got one of others ({what}); "
+        "results are never mixed: choose another file"
+    )
+
+
+def _write_beside(out: Path, settings: RunSettings, config_hash: str) -> None:
+    text = json.dumps({"config_hash": config_hash, "settings": settings.known()}, indent=1)
+    draft = beside(out).with_suffix(".tmp")
+    draft.write_text(text + "\n", encoding="utf-8")
+    os.replace(draft, beside(out))
 
 
 @dataclass(slots=True)

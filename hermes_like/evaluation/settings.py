@@ -51,15 +51,31 @@ class RunSettings(BaseModel):
             identity: What tells the weights from others, with number type and kind of device.
         """
         known = {
-            "config": self.config.model_dump(mode="json", exclude=_INDIFFERENT),
-            "route": self.route,
-            "context": self.context,
+            "settings": self.known(),
             "prompts": PROMPTS_VERSION,
             "release": __version__,
             "model": dict(identity),
         }
         text = json.dumps(known, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def known(self) -> dict[str, Any]:
+        """Everything of it by dotted name, as JSON values."""
+        config = self.config.model_dump(mode="json", exclude=_INDIFFERENT)
+        flat = {f"{part}.{key}": v for part, keys in config.items() for key, v in keys.items()}
+        return flat | {"--route": self.route, "--context": self.context}
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """What is not as it is here, in words.
+
+        Args:
+            other: What :meth:`known` gave another time.
+        """
+        return [
+            f"{name} {other.get(name)!r} there, {value!r} here"
+            for name, value in self.known().items()
+            if other.get(name) != value
+        ]
 
 
 def patient(config: HermesConfig, named: frozenset[str] = frozenset()) -> HermesConfig:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,11 +23,12 @@ from hermes_like.config import ModelConfig
 from hermes_like.errors import DatasetError, HermesError
 from hermes_like.evaluation import load_dataset
 from hermes_like.evaluation.base import Dataset
-from hermes_like.evaluation.one_pass import OnePass, make_session
 from hermes_like.evaluation.passes import Pass
 from hermes_like.evaluation.prompts import prompt_of
 from hermes_like.evaluation.settings import RunSettings
-from hermes_like.models.base import ModelAdapter
+
+if TYPE_CHECKING:
+    from hermes_like.models.base import ModelAdapter
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,9 @@ class Worker:
                 f"{setup.folder}: expected annotations {setup.edition_sha256[:12]} as the run has "
                 f"them, got {dataset.edition.sha256[:12]}"
             )
+        # Only now: what is wrong with the annotations is said without waiting for torch.
+        from hermes_like.evaluation.one_pass import make_session
+
         self.dataset = dataset
         self.model = load(setup.settings.config.model, setup.place) if model is None else model
         # What does not fit the model is said now, and not once per question.
@@ -131,6 +135,8 @@ class Worker:
         Raises:
             DatasetError: A frame later than a question was seen.
         """
+        from hermes_like.evaluation.one_pass import OnePass
+
         started_s = time.perf_counter()
         questions = tuple(self._questions[name] for name in job.question_ids)
         planned = Pass(self.dataset.videos[job.video_id], job.start_s, questions)

@@ -7,7 +7,7 @@ from hermes_like.models.base import ModelAdapter
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import load_pretrained
 from hermes_like.models.qwen3_vl import Qwen3VLAdapter
-from hermes_like.models.qwen_vl import QwenVLAdapter, size_of
+from hermes_like.models.qwen_vl import QwenVLAdapter, size_of, unit_of
 from hermes_like.models.text import HubTokenizer
 
 #: Model type to adapter, for families whose frames have a pixel budget.
@@ -30,5 +30,5 @@ def load(config: ModelConfig) -> ModelAdapter:
     sized = SIZED.get(model.config.model_type)
     if sized is None:
         return LlavaOnevisionAdapter(model, text, name=config.name, eos_ids=eos_ids)
-    size = size_of(config, model.config.vision_config)
+    size = size_of(config, unit_of(model))
     return sized(model, text, name=config.name, eos_ids=eos_ids, size=size)

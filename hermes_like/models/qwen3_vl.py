@@ -97,7 +97,7 @@ class Qwen3VLAdapter(QwenVLAdapter):
         return torch.nn.functional.pad(pictures, (0, 0, self._before, self._after))
 
     def _inputs(self, embeds: Tensor) -> dict[str, Any]:
-        first, *others = embeds.split(self.dims.hidden_size, dim=-1)
+        first, *others = torch.split(embeds, self.dims.hidden_size, dim=-1)
         if not others:
             return {"inputs_embeds": first[None]}
         # Text between pictures has zeros in the other levels, so that adding them changes nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import (
@@ -15,7 +16,12 @@ from transformers import (
 
 from hermes_like.config import ModelConfig
 from hermes_like.models.qwen3_vl import Qwen3VLAdapter
-from hermes_like.models.qwen_vl import QwenVLAdapter, size_of
+from hermes_like.models.qwen_vl import (
+    DEFAULT_TOKENS,
+    QwenVLAdapter,
+    size_of,
+    unit_of,
+)
 from hermes_like.models.text import ByteTokenizer, HashTokenizer, TextCodec
 
 #: Beginning of a shape's name to configuration, model and adapter.
@@ -64,6 +70,15 @@ _TEXT_3 = {
     "vocab_size": 151936,
     "max_position_embeddings": 262144,
     "rope_parameters": _ROPE_3,
+}
+
+_SMALL_TOWER_3 = {
+    "depth": 24,
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_heads": 16,
+    "patch_size": 16,
+    "deepstack_visual_indexes": [5, 11, 17],
 }
 
 SHAPES: dict[str, dict[str, dict[str, Any]]] = {
@@ -156,6 +171,17 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
         },
         "vision": {**_TOWER_2_5, "out_hidden_size": 3584},
     },
+    "qwen3-vl-2b": {
+        "text": {
+            **_TEXT_3,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "tie_word_embeddings": True,
+        },
+        "vision": {**_SMALL_TOWER_3, "out_hidden_size": 2048},
+    },
     "qwen3-vl-4b": {
         "text": {
             **_TEXT_3,
@@ -163,15 +189,7 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
             "intermediate_size": 9728,
             "tie_word_embeddings": True,
         },
-        "vision": {
-            "depth": 24,
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_heads": 16,
-            "out_hidden_size": 2560,
-            "patch_size": 16,
-            "deepstack_visual_indexes": [5, 11, 17],
-        },
+        "vision": {**_SMALL_TOWER_3, "out_hidden_size": 2560},
     },
     "qwen3-vl-8b": {
         "text": {**_TEXT_3, "hidden_size": 4096, "intermediate_size": 12288},
@@ -188,6 +206,26 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
 }
 #: Height and width of a frame of the tiny shapes: 2 x 3 tokens.
 TINY_SIZE = (16, 24)
+
+
+#: Tokens of a time stamp and of the marks around a picture, by the released tokenizers.
+STAMP_TOKENS = 13
+
+
+def tokens_per_frame(config: ModelConfig, vision: Mapping[str, Any]) -> int:
+    """Tokens of a frame, by the configuration of a tower alone.
+
+    Args:
+        config: For its budget of pixels.
+        vision: ``vision_config`` of a configuration file of one of these families.
+
+    Raises:
+        KeyError: It has no ``patch_size``.
+    """
+    unit = vision["patch_size"] * vision.get("spatial_merge_size", 2)
+    size = size_of(config, unit)
+    picture = DEFAULT_TOKENS if size is None else size[0] * size[1] // unit**2
+    return picture + (STAMP_TOKENS if "deepstack_visual_indexes" in vision else 0)
 
 
 def family_of(shape: str) -> tuple[Any, Any, type[QwenVLAdapter]]:
@@ -218,7 +256,7 @@ def adapter(model: Any, shape: str, config: ModelConfig) -> QwenVLAdapter:
     vocab_size: int = SHAPES[shape]["text"]["vocab_size"]
     is_tiny = vocab_size < 1000
     text: TextCodec = ByteTokenizer(SPECIAL) if is_tiny else HashTokenizer(vocab_size, WORDS)
-    size = size_of(config, model.config.vision_config)
+    size = size_of(config, unit_of(model))
     return family_of(shape)[2](
         model,
         text,

@@ -69,8 +69,7 @@ class QwenVLAdapter(DecoderAdapter):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(model, text, name=name, template=self.template_of_family, eos_ids=eos_ids)
-        vision = model.config.vision_config
-        self._unit = int(vision.patch_size * vision.spatial_merge_size)
+        self._unit = unit_of(model)
         if size is not None and (0 in size or size[0] % self._unit or size[1] % self._unit):
             raise ConfigError(
                 f"frame size: expected multiples of {self._unit} pixels, got {size[0]} x {size[1]}"
@@ -81,9 +80,9 @@ class QwenVLAdapter(DecoderAdapter):
 
     @classmethod
     def _read_dims(cls, model: Any, size: tuple[int, int]) -> ModelDims:
-        text, vision = model.config.text_config, model.config.vision_config
+        text = model.config.text_config
         weight = model.get_input_embeddings().weight
-        unit = vision.patch_size * vision.spatial_merge_size
+        unit = unit_of(model)
         return ModelDims(
             num_layers=text.num_hidden_layers,
             num_heads=text.num_attention_heads,
@@ -150,6 +149,12 @@ class QwenVLAdapter(DecoderAdapter):
         return [self.size, self.mean, self.deviation, layout.step, layout.offsets.tolist()]
 
 
+def unit_of(model: Any) -> int:
+    """Side of the square of pixels that becomes one vision token."""
+    vision = model.config.vision_config
+    return int(vision.patch_size * vision.spatial_merge_size)
+
+
 def grid_offsets(dims: ModelDims, before: int = 0, after: int = 0) -> Tensor:
     """Offsets of the tokens of a frame with text around it, int64 ``[3, tokens]``."""
     rows, columns = dims.grid
@@ -161,15 +166,18 @@ def grid_offsets(dims: ModelDims, before: int = 0, after: int = 0) -> Tensor:
     return torch.cat([lead, picture, tail], dim=1).to(dims.device)
 
 
-def size_of(config: ModelConfig, vision: Any) -> tuple[int, int] | None:
+def size_of(config: ModelConfig, unit: int) -> tuple[int, int] | None:
     """Height and width of a frame by the budget of a configuration; None: it has none.
+
+    Args:
+        config: Of the model.
+        unit: Side of a vision token, in pixels.
 
     Raises:
         ConfigError: The budget is too small.
     """
     pixels: int | None = getattr(config, "frame_pixels", None)
     shape: tuple[int, int] = getattr(config, "frame_shape", WIDE_SCREEN)
-    unit = int(vision.patch_size * vision.spatial_merge_size)
     if pixels is None and shape == WIDE_SCREEN:
         return None
     return frame_size(pixels or DEFAULT_TOKENS * unit**2, shape, unit)

@@ -26,6 +26,7 @@ def joint_answer(question: str, answers: Sequence[Answer]) -> Answer:
         route=answers[0].route,
         stream=", ".join(answer.stream for answer in answers),
         question=question,
+        asked_at_s=max(answer.asked_at_s for answer in answers),
         num_tokens=sum(answer.num_tokens for answer in answers),
         ttft_s=answers[0].ttft_s,
         tpot_s=max(answer.tpot_s for answer in answers),

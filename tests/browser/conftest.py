@@ -31,6 +31,8 @@ FLAGS = (
 )
 #: The bundled model answers in two words; these answers are long enough to be left in the middle.
 LONG = ("memory.answer_tokens=512", "memory.device_tokens=1024", "answer.min_tokens=400")
+#: What the page's framework says where reading was broken off by loading the page again.
+BROKEN_OFF = "BodyStreamBuffer was aborted"
 #: Where pictures of the page go; looked at by people.
 SHOTS = Path(os.environ.get("HERMES_LIKE_SCREENSHOTS", "runs/browser"))
 
@@ -156,8 +158,7 @@ class Watcher:
         page.on("console", self._console)
 
     def _fault(self, error: Any) -> None:
-        # A page that is loaded again breaks off what it was reading, and its framework says so.
-        if "BodyStreamBuffer was aborted" not in str(error):
+        if BROKEN_OFF not in str(error):
             self.errors.append(str(error))
 
     def _note(self, url: str) -> None:
@@ -166,7 +167,7 @@ class Watcher:
             self.foreign.append(url)
 
     def _console(self, message: Any) -> None:
-        if message.type == "error":
+        if message.type == "error" and BROKEN_OFF not in message.text:
             self.errors.append(f"{message.text} at {message.location.get('url')}")
 
 

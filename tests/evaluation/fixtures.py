@@ -39,6 +39,7 @@ EDITIONS = [
     ("rvs-ego", "rvs_rekv", "ReKV edition", 1, 3),
     ("rvs-movie", "rvs_original", "VStream-QA, cut clips", 1, 2),
     ("rvs-movie", "rvs_rekv", "ReKV edition", 1, 1),
+    ("sprites", "sprites", "sprites, scripted", 1, 3),
     ("streamingbench", "streamingbench_csv", "Hugging Face CSV", 4, 5),
     ("streamingbench", "streamingbench_json", "GitHub JSON", 7, 14),
     ("streamingbench-contextual", "streamingbench_csv", "Hugging Face CSV", 3, 3),

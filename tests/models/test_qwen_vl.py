@@ -14,7 +14,7 @@ from hermes_like.config import HermesConfig, ModelConfig
 from hermes_like.errors import ConfigError, FingerprintError, ModelError
 from hermes_like.models import load_model
 from hermes_like.models.qwen3_vl import Qwen3VLAdapter, stamp_text
-from hermes_like.models.qwen_shapes import SHAPES, SPECIAL, TINY_SIZE, family_of
+from hermes_like.models.qwen_shapes import SHAPES, SPECIAL, TINY_SIZE, family_of, tokens_per_frame
 from hermes_like.models.qwen_shapes import build as build_shape
 from hermes_like.models.qwen_vl import QwenVLAdapter, size_of
 from hermes_like.models.random_shapes import filled, load
@@ -161,7 +161,7 @@ def test_a_conversation_equals_the_library_at_once(shape) -> None:
         assert all(map(torch.equal, seen, state(session)))
         turns = session._answerer.conversation.turns
         prompt = [
-            *model.question_ids(QUESTION, is_first=True), *turns[0].answer_ids,
+            *model.question_ids(QUESTION, is_first=True), *turns[0][1],
             *model.turn_end_ids(), *model.question_ids("and now ?", is_first=False),
         ]  # fmt: skip
         said: list[int] = []
@@ -224,7 +224,7 @@ def test_features_of_middle_layers_reach_the_decoder() -> None:
         with StreamSession(model, chosen) as session:
             tokens = model.embed_frames(images(2))
             if levels == 1:
-                tokens[..., hidden:] = 0
+                tokens = torch.nn.functional.pad(tokens[..., :hidden], (0, 2 * hidden))
             elif levels == 0:
                 tokens = tokens[..., :hidden]
             for index in range(2):
@@ -294,9 +294,10 @@ def test_a_budget_of_pixels_gives_the_size() -> None:
         frame_pixels = 200_704
         frame_shape = (3, 4)
 
-    vision = family_of("qwen2-vl-7b")[0]().vision_config
-    assert size_of(Budget(), vision) == (13 * 28, 18 * 28)  # type: ignore[arg-type]
-    assert size_of(ModelConfig(), vision) is None
+    assert size_of(Budget(), 28) == (13 * 28, 18 * 28)  # type: ignore[arg-type]
+    assert size_of(ModelConfig(), 28) is None
+    tower = SHAPES["qwen3-vl-8b"]["vision"]
+    assert tokens_per_frame(Budget(), tower) == 12 * 16 + 13  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +306,7 @@ def test_a_budget_of_pixels_gives_the_size() -> None:
         ("qwen2-vl-7b", 144, 57_344, 8.29e9),
         ("qwen2.5-vl-3b", 144, 36_864, 3.75e9),
         ("qwen2.5-vl-7b", 144, 57_344, 8.29e9),
+        ("qwen3-vl-2b", 157, 114_688, 2.13e9),
         ("qwen3-vl-4b", 157, 147_456, 4.44e9),
         ("qwen3-vl-8b", 157, 147_456, 8.77e9),
     ],
@@ -316,6 +318,7 @@ def test_released_shapes(name: str, per_frame: int, kv_bytes: int, parameters: f
     )
     vision = model.config.vision_config
     unit = vision.patch_size * vision.spatial_merge_size
+    assert tokens_per_frame(ModelConfig(), SHAPES[name]["vision"]) == per_frame
     dims = family_of(name)[2]._read_dims(model, (9 * unit, 16 * unit))
     stamp = 13 if name.startswith("qwen3") else 0
     assert dims.tokens_per_frame + stamp == per_frame
