@@ -23,13 +23,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 .PHONY: help demo demo-ui test test-browser soak lint format types presets checksums wheel check clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/.installed  ## render a video (or take VIDEO=... QUESTION=...), watch it, ask about it
 	@$(BIN)/python -m demos.quickstart \
 	    $${VIDEO:+"$$VIDEO"} $${QUESTION:+"$$QUESTION"} $${MODEL:+--model "$$MODEL"}
 
-demo-ui: $(VENV)/.installed-ui  ## open a page to watch and ask (ARGS="--model NAME --port 8000")
+demo-ui: $(VENV)/.installed  ## open a page to watch and ask (ARGS="--model NAME --port 8000")
 	@$(BIN)/python -m demos.app $(ARGS)
 
 test: $(VENV)/.installed-dev  ## run the tests (ARGS="-k name" for some of them)
@@ -89,9 +89,4 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --progress-bar off -e ".[dev]"
-	@touch $(VENV)/.installed $@
-
-# The page draws its memory with matplotlib.
-$(VENV)/.installed-ui: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --progress-bar off -e ".[plot]"
 	@touch $(VENV)/.installed $@

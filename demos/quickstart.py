@@ -1,7 +1,7 @@
 """Watch a video, ask about it on the way and at its end, and show what memory holds.
 
 Without a video a two-minute one is rendered from a script, so that every answer can be compared
-with the truth. This is what ``make demo`` and ``hermes-like demo`` run.
+with the truth. This is what ``make demo`` and ``hermes-like demo --text`` run.
 """
 
 from __future__ import annotations
@@ -179,4 +179,4 @@ def ask(session: StreamSession, query: Query) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(["demo", *sys.argv[1:]]))
+    sys.exit(cli.run(["demo", "--text", *sys.argv[1:]]))

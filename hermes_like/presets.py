@@ -134,9 +134,11 @@ def with_settings(config: HermesConfig, settings: Mapping[str, Any]) -> HermesCo
 
 def preset_of_model(model: str) -> str | None:
     """The preset that bears the name of the model's last part, or holds exactly this name."""
+    if model == "sprites":
+        return None  # the defaults; comparison presets hold this name too
     for name in preset_names():
         if load_config(name, env={}).model.name == model or model == f"random:{name}":
-            return None if name == "sprites" else name
+            return name
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
-from hermes_like import vision
 from hermes_like.answer import Answerer, AnswerStream
 from hermes_like.asking import Desk
 from hermes_like.config import HermesConfig
@@ -28,6 +26,7 @@ from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
 from hermes_like.memory.segment import Segment, chain_key
 from hermes_like.models.base import ModelAdapter
+from hermes_like.open_segment import OpenSegment
 from hermes_like.policies import POLICIES
 from hermes_like.records import Answer, Frame, Image, Route, SessionStats
 from hermes_like.resume import (
@@ -115,13 +114,8 @@ class StreamSession:
         self._answerer = Answerer(self.memory, self.config.memory)
         self._on_segment = on_segment
         self._lock = threading.RLock()
-        self._pending: list[Frame] = []
-        self._pending_tokens: list[Tensor | None] = []
-        self._segment_images: dict[int, Image] = {}
-        self._segment_embeddings: list[Tensor] = []
         values = self.config.model_dump(mode="json")
         self._state = SessionState(name, device_settings(self.config), config=values)
-        self._vision_s = 0.0
         self._is_closed = False
         self.long_term: LongTermMemory | None = None
         if store.enabled:
@@ -136,10 +130,14 @@ class StreamSession:
             self._lock,
         )
         self._veil = Veil(self.config.source.masks, self.config.source.zones)
-        self._kept_offsets = frozenset(
+        keeps_pictures = store.enabled and store.keyframe_bytes and store.keep_images
+        self._open = OpenSegment(
+            model,
+            self.config.memory.segment_frames,
             choose_keyframes(self.config.memory.segment_frames, store.keyframes_per_segment)
-            if store.enabled and store.keyframe_bytes and store.keep_images
-            else ()
+            if keeps_pictures
+            else (),
+            keeps_embeddings=store.enabled and store.thin_threshold is not None,
         )
 
     @classmethod
@@ -181,8 +179,7 @@ class StreamSession:
             state = restored.session
             if state.settings == self._state.settings:
                 restore_device(self.memory, restored)
-                self._pending, self._segment_images = restored.pending, restored.images
-                self._pending_tokens = [None] * len(self._pending)
+                self._open.put(restored.pending, restored.images)
             else:
                 logger.warning(
                     "resume: the device state was made with other settings and is rebuilt"
@@ -199,8 +196,7 @@ class StreamSession:
         newest = long_term.timeline.newest
         if newest is None or newest.end_frame <= self._state.num_frames:
             return
-        self._pending, self._pending_tokens = [], []
-        self._segment_images, self._segment_embeddings = {}, []
+        self._open.clear()
         if not self._state.num_frames:
             self._state.first_s = long_term.timeline.first_s
         self._state.num_frames = newest.end_frame
@@ -241,13 +237,9 @@ class StreamSession:
             self._check_time(frame)
             frame = self.prepare(frame)  # also where tokens came: a picture of it may be kept
             self._note_time(frame)
-            offset = self._state.num_frames % self.config.memory.segment_frames
-            if offset in self._kept_offsets:
-                self._segment_images[offset] = frame.image
-            self._pending.append(frame)
-            self._pending_tokens.append(tokens)
+            self._open.add(frame, tokens, self._state.num_frames)
             self._state.num_frames += 1
-            if len(self._pending) == self.config.memory.prefill_frames:
+            if len(self._open.frames) == self.config.memory.prefill_frames:
                 self._prefill_pending()
             if self._state.num_frames % self.config.memory.segment_frames == 0:
                 self._close_segment()
@@ -270,65 +262,28 @@ class StreamSession:
                 f"frame {frame.index}: expected pts_s of at least {least_s}, got {frame.pts_s}"
             )
 
-    def _embed_pending(self) -> vision.VisionTokens:
-        start = time.perf_counter()
-        unknown = [i for i, tokens in enumerate(self._pending_tokens) if tokens is None]
-        if unknown:
-            made = self.model.embed_frames([self._pending[i].image for i in unknown])
-            for index, tokens in zip(unknown, made, strict=True):
-                self._pending_tokens[index] = tokens
-        known = [tokens for tokens in self._pending_tokens if tokens is not None]
-        chunk = vision.tokens_of(known, self._pending, self._state.num_segments)
-        self._vision_s += time.perf_counter() - start
-        return chunk
-
     def _prefill_pending(self) -> None:
-        chunk = self._embed_pending()
+        chunk = self._open.embed(self._state.num_segments)
         if self.long_term is not None:
             key = bytes.fromhex(self._state.content_key)
-            self._state.content_key = chain_key(key, self._pending).hex()
-            if self.config.store.thin_threshold is not None:
-                self._segment_embeddings.append(chunk.tokens)
-        self._pending, self._pending_tokens = [], []
+            self._state.content_key = chain_key(key, self._open.frames).hex()
+        self._open.note_prefilled(chunk)
         self.memory.append_frames(chunk.tokens, chunk.records)
 
     def _close_segment(self) -> None:
+        state = self._state
         if self.long_term is not None or self._on_segment is not None:
-            segment = self._segment()
+            key = bytes.fromhex(state.content_key)
+            segment = self._open.close(self.memory, state.num_frames, state.num_segments, key)
             if segment is not None and self._on_segment is not None:
                 self._on_segment(segment)
             if segment is not None and self.long_term is not None:
                 is_whole = len(segment.records) == self.config.memory.segment_frames
-                self.long_term.write(segment, self._segment_embeddings if is_whole else ())
-        self._segment_images, self._segment_embeddings = {}, []
-        self._state.num_segments += 1
+                self.long_term.write(segment, self._open.embeddings if is_whole else ())
+        self._open.clear()
+        state.num_segments += 1
         self.memory.compact()
         self._keep_house()
-
-    def _segment(self) -> Segment | None:
-        """The segment that ends now, from behind what was erased of it; None: all of it was."""
-        end = self._state.num_frames
-        aligned = end - self.config.memory.segment_frames
-        gone = [frame for frame in range(aligned, end) if frame not in self.memory.frames]
-        first = gone[-1] + 1 if gone else aligned
-        if first == end:
-            return None
-        return Segment(
-            segment_id=self._state.num_segments,
-            first_frame=first,
-            records=tuple(self.memory.frames[frame] for frame in range(first, end)),
-            end_s=self.memory.frames.end_of(end - 1),
-            blocks=tuple(
-                self.memory.block(layer, first, end - first)
-                for layer in range(self.model.dims.num_layers)
-            ),
-            images={
-                aligned + offset - first: image
-                for offset, image in self._segment_images.items()
-                if aligned + offset >= first
-            },
-            content_key=bytes.fromhex(self._state.content_key),
-        )
 
     def _keep_house(self) -> None:
         """Checkpoints and retention, once per segment."""
@@ -454,8 +409,8 @@ class StreamSession:
             opened = self.memory.cache.fork()
             cache = opened.__enter__()
             table = self.memory.frames.copy()
-            if self._pending:
-                chunk = self._embed_pending()
+            if self._open.frames:
+                chunk = self._open.embed(self._state.num_segments)
                 self.memory.append_frames(chunk.tokens, chunk.records, cache=cache)
                 for offset, record in enumerate(chunk.records):
                     table.add(self.memory.num_frames + offset, record)
@@ -500,15 +455,16 @@ class StreamSession:
                 segments = self.long_term.timeline.between(start_s, stop_s)
                 first_s = min([start_s, *(s.start_s for s in segments)])
                 last_s = max([end_s, *(s.end_s for s in segments)])
-            first_s = min(first_s, self._open_start(first_s, math.inf if deep else last_s))
+            until_s, num_frames = math.inf if deep else last_s, self._state.num_frames
+            open_s = self._open.start_of_erasure(self.memory, num_frames, first_s, until_s)
+            first_s = min(first_s, open_s)
             frames = [
                 frame
                 for frame, record in self.memory.frames.items()
-                if record.pts_s < (math.inf if deep else last_s)
-                and self.memory.frames.end_of(frame) > first_s
+                if record.pts_s < until_s and self.memory.frames.end_of(frame) > first_s
             ]
             self.memory.drop_frames(frames)
-            self._forget_pending(first_s, math.inf if deep else last_s)
+            self._open.forget(self.memory, num_frames, first_s, until_s)
             self.reset_conversation()
             self._state.erased.append((first_s, min(last_s, max(end_s, self._state.last_s))))
             if self.long_term is not None:
@@ -549,52 +505,15 @@ class StreamSession:
         frames = [frame for frame in table.frames() if table.end_of(frame) <= until_s]
         later = [frame for frame in table.frames() if table.end_of(frame) > until_s]
         reach = (later[0] if later else self.memory.num_frames) - frames[0] if frames else 0
-        is_pending = any(frame.pts_s < until_s for frame in self._pending)
+        is_pending = any(frame.pts_s < until_s for frame in self._open.frames)
         most = 1 if batch == 1 else batch * self.config.memory.segment_frames
         if len(gone) < batch and reach < most and not is_pending:
             return False
         self.memory.drop_frames(frames)
-        self._forget_pending(-math.inf, until_s)
+        self._open.forget(self.memory, self._state.num_frames, -math.inf, until_s)
         if self.long_term is not None:
             self._erase_segments(self.long_term, gone)
         return True
-
-    def _open_start(self, start_s: float, end_s: float) -> float:
-        """From when on the open segment goes, where a stretch touches it; infinity where not.
-
-        What is on the device goes whole, as stored segments do; frames that wait go one by one.
-        """
-        num_open = self._state.num_frames % self.config.memory.segment_frames
-        first, table = self._state.num_frames - num_open, self.memory.frames
-        times = [(r.pts_s, table.end_of(frame)) for frame, r in table.items() if frame >= first]
-        if any(start < end_s and end > start_s for start, end in times):
-            return times[0][0]
-        waiting = zip(self._pending, self._pending_ends(), strict=True)
-        return min(
-            (f.pts_s for f, e in waiting if f.pts_s < end_s and e > start_s), default=math.inf
-        )
-
-    def _pending_ends(self) -> list[float]:
-        """When each waiting frame gives way to the next; the newest one does not yet."""
-        return [*(frame.pts_s for frame in self._pending[1:]), math.inf][: len(self._pending)]
-
-    def _forget_pending(self, start_s: float, end_s: float) -> None:
-        """Frames and pictures of the open segment that lie in an erased stretch turn black."""
-
-        def blank(frame: Frame, until_s: float) -> Frame:
-            is_gone = frame.pts_s < end_s and until_s > start_s
-            return replace(frame, image=np.zeros_like(frame.image)) if is_gone else frame
-
-        self._pending = list(map(blank, self._pending, self._pending_ends()))
-        self._pending_tokens = [None] * len(self._pending)
-        first = self._state.num_frames - self._state.num_frames % self.config.memory.segment_frames
-        kept = {}
-        for offset, image in self._segment_images.items():
-            frame = first + offset
-            is_known = frame in self.memory.frames
-            if is_known and not start_s <= self.memory.frames[frame].pts_s < end_s:
-                kept[offset] = image
-        self._segment_images = kept
 
     def _erase_segments(self, long_term: LongTermMemory, segment_ids: Sequence[int]) -> None:
         long_term.erase(segment_ids)
@@ -619,7 +538,7 @@ class StreamSession:
                 device_bytes=self.memory.cache.num_bytes,
                 expected_bytes=self.memory.expected_bytes(),
                 layers=self.memory.layer_stats(),
-                vision_s=self._vision_s,
+                vision_s=self._open.vision_s,
                 prefill_s=clock.prefill_s,
                 scoring_s=clock.scoring_s,
                 compaction_s=clock.compaction_s,
@@ -665,7 +584,7 @@ class StreamSession:
     def _save(self, long_term: LongTermMemory, *, must_replace: bool = False) -> None:
         self._state.name = self.name
         if self.config.store.keep_images:
-            state, pending, images = self._state, self._pending, self._segment_images
+            state, pending, images = self._state, self._open.frames, self._open.images
         else:
             # No picture may reach the disk, so frames that wait for prefill are not kept.
             state, pending, images = self._state_without_pending(), [], {}
@@ -673,13 +592,13 @@ class StreamSession:
         long_term.put_state(data, must_replace=must_replace)
 
     def _state_without_pending(self) -> SessionState:
-        if not self._pending:
+        if not self._open.frames:
             return self._state
         known, last_s = self.memory.num_frames, 0.0
         if known - 1 in self.memory.frames:
             last_s = self.memory.frames[known - 1].pts_s
         elif known:  # it was erased; what waits comes after it, and may come again
-            last_s = math.nextafter(self._pending[0].pts_s, -math.inf)
+            last_s = math.nextafter(self._open.frames[0].pts_s, -math.inf)
         return replace(self._state, num_frames=known, last_s=last_s)
 
     def close(self, *, save: bool = True) -> None:
@@ -699,7 +618,7 @@ class StreamSession:
             finally:
                 if self.long_term is not None:
                     self.long_term.close()
-                self._pending, self._pending_tokens = [], []
+                self._open.clear()
                 self.memory.release()
 
     def _require_long_term(self) -> LongTermMemory:

@@ -79,7 +79,7 @@ def test_an_erased_open_segment_is_stored_from_behind_the_gap(
             session.observe(frame)
         first_s, _ = session.erase(end - 0.5, end)
         assert first_s == (end - 1 if is_waiting else 16)
-        assert not is_waiting or not session._pending[-1].image.any()
+        assert not is_waiting or not session._open.frames[-1].image.any()
         for frame in stream[end:32]:
             session.observe(frame)
         stored = segments(session)

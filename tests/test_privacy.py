@@ -113,7 +113,7 @@ def test_twins_that_differ_under_the_mask_are_bit_equal(
         with StreamSession(sprites, config, name="twin", folder=folder) as session:
             for frame in list(stream)[:35]:
                 session.observe(frame)
-            assert len(session._pending) == 3
+            assert len(session._open.frames) == 3
             session.save()
             states.append(state(session))
         kept.append({path.name: path.read_bytes() for path in folder.iterdir()})
@@ -156,7 +156,7 @@ def test_pixels_under_a_mask_are_in_no_file_and_in_no_frame_held(sprites, tmp_pa
             for frame in stream:
                 session.observe(frame)
             session.save()
-            held = b"".join(frame.image.tobytes() for frame in session._pending)
+            held = b"".join(frame.image.tobytes() for frame in session._open.frames)
         hidden = [row[:30].tobytes() for frame in stream[4:] for row in frame.image[::9]]
         shown = [row[60:].tobytes() for frame in stream[4:] for row in frame.image[::9]]
         hay = haystack(folder)
@@ -228,7 +228,7 @@ def test_text_only_lets_no_picture_reach_the_folder(
                 session.observe(frame)
                 session.save()
                 seen.append(haystack(folder))
-            assert len(session._pending) == 3
+            assert len(session._open.frames) == 3
         hay = b"".join([*seen, haystack(folder)])
         assert any(mark in hay for mark in SIGNATURES) == keep_images
         assert any(piece in hay for frame in stream for piece in pieces(frame)) == keep_images
@@ -241,7 +241,7 @@ def test_text_only_answers_from_keys_and_values_after_reopening(sprites, tmp_pat
     with StreamSession(sprites, config, folder=tmp_path / "m") as session:
         for frame in stream:
             session.observe(frame)
-        assert len(session._pending) == 1
+        assert len(session._open.frames) == 1
     with StreamSession.open(sprites, tmp_path / "m", config) as session:
         stats = session.stats()
         assert (stats.num_frames, stats.stream_s) == (60, 59.0)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from tqdm import tqdm
 
-from hermes_like.cli import eval_run, eval_tables, options
+from hermes_like.cli import eval_more, eval_run, eval_tables, options
 from hermes_like.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ app = typer.Typer(
 )
 app.command("run", no_args_is_help=True)(eval_run.run)
 app.command("grid", no_args_is_help=True)(eval_run.grid)
-app.command("make-sprites", no_args_is_help=True)(eval_run.make_sprites)
+app.command("serve-pipe")(eval_more.serve_pipe)
+app.command("make-sprites", no_args_is_help=True)(eval_more.make_sprites)
 
 
 class ScorerName(StrEnum):

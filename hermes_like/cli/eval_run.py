@@ -1,4 +1,4 @@
-"""``hermes-like eval run``, ``grid`` and ``make-sprites``: what needs a model, or makes videos.
+"""``hermes-like eval run`` and ``grid``: datasets answered with a model.
 
 Exit codes: 0 every question has a reply, 1 failure, 2 usage or configuration, 3 videos are missing
 or broken, 4 questions have no reply for other reasons. 3 and 4 come after everything else was run.
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from hermes_like.evaluation.base import Dataset
     from hermes_like.evaluation.hands import Hand
     from hermes_like.evaluation.passes import Selection
-    from hermes_like.evaluation.run import Place, RunReport, Standing
+    from hermes_like.evaluation.run import Place
     from hermes_like.evaluation.settings import RunSettings
+    from hermes_like.evaluation.standing import RunReport, Standing
     from hermes_like.evaluation.worker import Setup
 
 #: Exit status when videos are missing or broken, and when questions have no reply otherwise.
@@ -99,7 +100,7 @@ def run(
 
     loaded, place = _loaded(dataset, folder, videos, edition)
     chosen = _selection(tasks, video, limit)
-    how = _settings(preset, model, policy, sample_fps, settings, route, context)
+    how = run_settings(preset, model, policy, sample_fps, settings, route, context)
     with Bar() as bar:
         report = run_dataset(
             loaded,
@@ -150,7 +151,7 @@ def grid(
     from hermes_like.evaluation.grid import run_grid, settings_of
 
     loaded, place = _loaded(dataset, folder, videos, edition)
-    base = _settings(preset, model, None, sample_fps, settings, None, context)
+    base = run_settings(preset, model, None, sample_fps, settings, None, context)
     found = run_grid(
         loaded,
         place,
@@ -172,32 +173,6 @@ def grid(
         status = UNANSWERED
     if status:
         raise typer.Exit(status)
-
-
-def make_sprites(
-    folder: Annotated[Path, typer.Argument(help="Folder to write to; made if it is not there.")],
-    videos: Annotated[int, typer.Option(min=1, help="How many videos.")] = 4,
-    seconds: Annotated[int, typer.Option(min=8, help="Length of each.")] = 120,
-    questions: Annotated[int, typer.Option(min=1, help="About each video.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-) -> None:
-    """Write a small dataset of the sprites world, for trying out 'eval' without any download."""
-    from hermes_like.evaluation.scripted import make_sprites as make
-
-    with tqdm(total=videos, unit=" videos", disable=None, leave=False) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.update(done - bar.n)
-
-        path = make(
-            folder,
-            num_videos=videos,
-            seconds=seconds,
-            num_questions=questions,
-            seed=seed,
-            progress=show,
-        )
-    typer.echo(path)
 
 
 def status_of(reports: Sequence[RunReport]) -> int:
@@ -267,7 +242,7 @@ def _numbers(text: str | None) -> list[int]:
         raise ConfigError(f"--device-tokens: expected whole numbers, got {text!r}") from None
 
 
-def _settings(
+def run_settings(
     preset: str | None,
     model: str | None,
     policy: str | None,

@@ -12,10 +12,10 @@ from rich.table import Table
 if TYPE_CHECKING:
     from hermes_like.evaluation.check import Check
     from hermes_like.evaluation.grid import Grid
-    from hermes_like.evaluation.run import RunReport
     from hermes_like.evaluation.scoring.compare import Comparison
     from hermes_like.evaluation.scoring.scores import Scores
     from hermes_like.evaluation.scoring.tally import Row
+    from hermes_like.evaluation.standing import RunReport
 
 #: How many of a kind are listed; ``--json`` has them all.
 _LISTED = 10

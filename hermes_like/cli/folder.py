@@ -218,7 +218,7 @@ def _by_digest(folder: Path) -> Fingerprint:
 
 
 def store_config(config: Mapping[str, Mapping[str, Any]]) -> StoreConfig | None:
-    """The caps in a stored configuration; None where another release wrote what this one cannot read."""
+    """The caps in a stored configuration; None where this release cannot read them."""
     known = StoreConfig.model_fields
     try:
         return StoreConfig.model_validate(

@@ -1,4 +1,4 @@
-"""Pictures of memory over stream time. The only place that draws; matplotlib is optional."""
+"""Pictures of memory over stream time. Matplotlib is loaded when something is drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hermes_like.cli.history import FloatArray, Moment
-from hermes_like.errors import ConfigError, HermesError
+from hermes_like.errors import HermesError
 from hermes_like.records import Band, LayerStats
 
 if TYPE_CHECKING:
@@ -37,13 +37,10 @@ def draw_history(moments: Sequence[Moment], path: Path, title: str) -> None:
         title: Heading.
 
     Raises:
-        ConfigError: matplotlib is not installed.
         HermesError: The file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("--png needs matplotlib: pip install 'hermes-like[plot]'") from None
+    from matplotlib.figure import Figure
+
     bands = [band for band in BANDS if band in moments[-1].held]
     figure = Figure(figsize=(1.5 + 4.2 * len(bands), 7.2), dpi=120, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")

@@ -19,11 +19,12 @@ from hermes_like.errors import BudgetError, ConfigError
 from hermes_like.evaluation.base import Dataset
 from hermes_like.evaluation.passes import Selection
 from hermes_like.evaluation.predictions import Prediction, Predictions, read_predictions
-from hermes_like.evaluation.run import Place, RunReport, Watcher, run
+from hermes_like.evaluation.run import Place, run
 from hermes_like.evaluation.scoring.compare import Difference, compare
 from hermes_like.evaluation.scoring.scores import Scorer, score
 from hermes_like.evaluation.scoring.tally import Row
 from hermes_like.evaluation.settings import RunSettings
+from hermes_like.evaluation.standing import RunReport, Watcher
 from hermes_like.evaluation.worker import load
 from hermes_like.models.base import ModelAdapter
 from hermes_like.policies import POLICIES

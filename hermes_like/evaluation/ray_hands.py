@@ -80,10 +80,15 @@ class RayHand(Hand):
         self._actor = None
 
     def _streamed(self, generator: Any) -> Iterator[Any]:
-        try:
-            yield from generator
-        except self._ray.exceptions.RayError as error:
-            raise self._meant(error) from error
+        # No "yield from": what is left in the middle must not be closed twice.
+        while True:
+            try:
+                reference = next(generator)
+            except StopIteration:
+                return
+            except self._ray.exceptions.RayError as error:
+                raise self._meant(error) from error
+            yield reference
 
     def _get(self, reference: Any) -> Any:
         try:

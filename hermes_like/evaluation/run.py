@@ -5,17 +5,15 @@ Puts passes, workers and the file of predictions together. Knows no protocol and
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from hermes_like.errors import DatasetError
 from hermes_like.evaluation.base import Dataset
+from hermes_like.evaluation.beside import check_beside, write_beside
 from hermes_like.evaluation.check import Absent
 from hermes_like.evaluation.crew import Crew
 from hermes_like.evaluation.hands import Hand, LocalHand, ProcessHand
@@ -24,72 +22,11 @@ from hermes_like.evaluation.prediction_log import PredictionLog
 from hermes_like.evaluation.predictions import Prediction, prediction_of
 from hermes_like.evaluation.scoring.scores import verdicts_of
 from hermes_like.evaluation.settings import RunSettings
+from hermes_like.evaluation.standing import RunReport, Standing, Watcher
 from hermes_like.evaluation.worker import Job, Setup
 
 if TYPE_CHECKING:
     from hermes_like.models.base import ModelAdapter
-
-
-@dataclass(slots=True)
-class Standing:
-    """How far a run is.
-
-    Attributes:
-        num_videos: That it is about.
-        num_videos_done: Of these, with nothing left to ask.
-        num_questions: That it is about.
-        num_done: Of these, answered or given up, earlier runs included.
-        num_reused: Of these, answered by earlier runs.
-        num_scored: Whose reply counts for the accuracy.
-        num_right: By the strict rule.
-    """
-
-    num_videos: int = 0
-    num_videos_done: int = 0
-    num_questions: int = 0
-    num_done: int = 0
-    num_reused: int = 0
-    num_scored: int = 0
-    num_right: float = 0.0
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of right replies so far, strict; None: nothing counts."""
-        return self.num_right / self.num_scored if self.num_scored else None
-
-
-class Watcher(Protocol):
-    """Told how a run goes."""
-
-    def __call__(self, standing: Standing) -> None:
-        """Called after every question and every video, never by two threads at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """What a run did.
-
-    Attributes:
-        path: File of predictions.
-        config_hash: In every line of it.
-        standing: At the end.
-        absent: Videos that are missing or broken, with the questions that have no reply.
-        refused: Questions without a reply for other reasons, with these.
-        num_lost: Workers that died.
-        num_frames: Shown to sessions.
-        seconds: Wall time.
-        question_ids: That the run was about, in the order of its passes.
-    """
-
-    path: Path
-    config_hash: str
-    standing: Standing
-    absent: tuple[Absent, ...]
-    refused: tuple[tuple[str, str], ...]
-    num_lost: int
-    num_frames: int
-    seconds: float
-    question_ids: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +97,9 @@ def run(
         for worker in workers:
             stack.callback(worker.close)
         config_hash = workers[0].start()
-        _check_beside(out, settings, config_hash)
+        check_beside(out, settings, config_hash)
         log = stack.enter_context(PredictionLog(out, dataset, config_hash))
-        _write_beside(out, settings, config_hash)
+        write_beside(out, settings, config_hash)
         notes = _Notes(dataset, passes, log, watch)
         crew = Crew(
             workers,
@@ -176,41 +113,6 @@ def run(
         notes.tell()
         crew.run()
         return notes.report(out, config_hash, crew.num_lost, time.perf_counter() - started_s)
-
-
-def beside(out: Path) -> Path:
-    """Where the settings of a file of predictions are written, for people and for messages."""
-    return out.with_name(f"{out.name}.settings.json")
-
-
-def _check_beside(out: Path, settings: RunSettings, config_hash: str) -> None:
-    """Say in which settings a result differs; that it may not be mixed, its lines say themselves.
-
-    Raises:
-        DatasetError: It is a result of other settings.
-    """
-    path = beside(out)
-    if not path.exists() or not out.exists() or not out.stat().st_size:
-        return
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if known["config_hash"] == config_hash:
-            return
-        found = settings.differences(known["settings"])
-    except (OSError, ValueError, KeyError, AttributeError):
-        return
-    what = "; ".join(found) or "the weights, the number type or the release"
-    raise DatasetError(
-        f"{out}: expected a result of these settings, got one of others ({what}); "
-        "results are never mixed: choose another file"
-    )
-
-
-def _write_beside(out: Path, settings: RunSettings, config_hash: str) -> None:
-    text = json.dumps({"config_hash": config_hash, "settings": settings.known()}, indent=1)
-    draft = beside(out).with_suffix(".tmp")
-    draft.write_text(text + "\n", encoding="utf-8")
-    os.replace(draft, beside(out))
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 from hermes_like.config import HermesConfig
 from hermes_like.evaluation import Dataset, load_dataset
 from hermes_like.evaluation.predictions import Prediction, read_predictions
-from hermes_like.evaluation.run import Place, RunReport, run
+from hermes_like.evaluation.run import Place, run
 from hermes_like.evaluation.settings import RunSettings, patient
+from hermes_like.evaluation.standing import RunReport
 from hermes_like.presets import load_config
 
 #: What no two runs share.

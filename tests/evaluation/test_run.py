@@ -12,9 +12,10 @@ import pytest
 
 from hermes_like.cli import run as command
 from hermes_like.errors import DatasetError
+from hermes_like.evaluation.beside import beside
 from hermes_like.evaluation.passes import Selection
 from hermes_like.evaluation.prediction_log import PredictionLog
-from hermes_like.evaluation.run import Standing, beside
+from hermes_like.evaluation.standing import Standing
 from hermes_like.presets import load_config
 from tests.evaluation.runs import load, read, run_folder, settings
 
