@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
 MINUTES ?= 60
+# Test processes; each has one thread.
+WORKERS ?= 2
 BIN    := $(VENV)/bin
 
 # One process rarely owns the whole machine: threads that wait must sleep, not spin.
@@ -33,7 +35,7 @@ demo-ui: $(VENV)/.installed  ## open a page to watch and ask (ARGS="--model NAME
 	@$(BIN)/python -m demos.app $(ARGS)
 
 test: $(VENV)/.installed-dev  ## run the tests (ARGS="-k name" for some of them)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/browser $(ARGS)
 
 test-browser: $(VENV)/.installed-dev  ## test the page in Chromium, which is installed where that is possible
 	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2> /dev/null \

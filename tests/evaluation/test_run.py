@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_like.cli import run as command
+from hermes_like.cli.eval_run import Bar
 from hermes_like.errors import DatasetError
 from hermes_like.evaluation.beside import beside
 from hermes_like.evaluation.passes import Selection
@@ -204,3 +208,24 @@ def test_grid(made_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert before == {name: (tmp_path / name).read_bytes() for name in files}, "nothing is rerun"
     assert command([*arguments, "--codecs", "raww"]) == 2
     assert command([*arguments, "--routes", "never"]) == 2
+
+
+class _Terminal(io.StringIO):
+    """Takes down what a terminal would show."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_questions_videos_accuracy_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    with Bar("hermes") as bar:
+        bar(Standing(3, 1, 12, 4, 4, 4, 3.0))
+        time.sleep(0.15)
+        bar(Standing(3, 2, 12, 8, 4, 8, 6.0))
+    shown = screen.getvalue()
+    assert "hermes:" in shown
+    assert "8/12" in shown
+    assert "2/3 videos, 75.0 % right" in shown
+    assert re.search(r"8/12 \[00:0\d<00:0\d", shown), "what was reused took no time"
