@@ -29,6 +29,12 @@ class ModelConfig(Station):
         "auto", description="auto: float32 on a CPU, bfloat16 on an accelerator"
     )
     device: str = Field("auto", description="auto | cpu | cuda | cuda:1 | mps")
+    frame_pixels: int | None = Field(
+        None, ge=784, description="qwen: most pixels of a frame; null: 144 tokens, 252 x 448 or so"
+    )
+    frame_shape: tuple[int, int] = Field(
+        (9, 16), description="qwen: height to width of the pictures; others get black borders"
+    )
 
 
 class SourceConfig(Station):

@@ -33,12 +33,11 @@ from hermes_like.errors import (
     TierFullError,
 )
 from hermes_like.index import SegmentIndex
-from hermes_like.memory import provenance
-from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.merge import ReturnedTokens
 from hermes_like.memory.provenance import FrameRecord
 from hermes_like.memory.segment import Segment
+from hermes_like.memory.single import encode_alone
 from hermes_like.plan import block_bytes
 from hermes_like.records import Image, MissingSpan, Tier
 from hermes_like.retrieval.vectors import segment_vectors
@@ -277,11 +276,11 @@ class LongTermMemory:
         parts = []
         for picture in record.images:
             image = decode_picture(picture.data)
-            parts.append(
-                encode_alone(self.memory, self.adapter.embed_frames([image]), picture.frame)
-            )
+            shown = frame_record(record.head, picture.frame, self.zone)
+            tokens = self.adapter.embed_frames([image])
+            parts.append(encode_alone(self.memory, tokens, picture.frame, shown.pts_s))
             result.approximate.add(picture.frame)
-            result.records[picture.frame] = frame_record(record.head, picture.frame, self.zone)
+            result.records[picture.frame] = shown
             result.tiers[picture.frame] = "source"
         return self._joined(parts)
 
@@ -534,35 +533,6 @@ def frame_record(head: SegmentHead, frame: int, zone: tzinfo = UTC) -> FrameReco
         segment_id=head.segment_id,
         end_s=times[offset + 1] if offset + 1 < len(times) else head.end_s,
     )
-
-
-@torch.inference_mode()
-def encode_alone(memory: DeviceMemory, vision_tokens: Tensor, frame: int) -> list[ReturnedTokens]:
-    """Keys and values of one frame that sees the prefix and nothing else.
-
-    Args:
-        memory: For its adapter and positions; it does not change.
-        vision_tokens: ``[1, tokens_per_frame, hidden]``.
-        frame: Running number of the frame, for provenance.
-    """
-    adapter = memory.adapter
-    cache = HierarchicalCache(adapter.dims, adapter.rotary, None)
-    prefix = adapter.prefix_ids()
-    device = adapter.dims.device
-    ids = provenance.frame_ids(frame, 1, memory.tokens_per_frame, device)
-    start = torch.arange(len(prefix) + ids.shape[0], device=device)
-    layers = adapter.dims.num_layers
-    if prefix:
-        with cache.step(
-            [start[: len(prefix)]] * layers, provenance.prefix_ids(len(prefix), device)
-        ):
-            adapter.forward(adapter.embed_text(prefix), cache)
-    with cache.step([start[len(prefix) :]] * layers, ids):
-        adapter.forward(vision_tokens.flatten(0, 1), cache)
-    return [
-        ReturnedTokens(slots.raw_keys[0, :, len(prefix) :], slots.values[0, :, len(prefix) :], ids)
-        for slots in cache.layers
-    ]
 
 
 def _seconds(moment: datetime | None) -> float | None:

@@ -89,7 +89,8 @@ class OpenSegment:
         """The frames that waited are in the device memory now."""
         self.frames, self._tokens = [], []
         if self._keeps_embeddings:
-            self.embeddings.append(chunk.tokens)
+            times_s = [record.pts_s for record in chunk.records]
+            self.embeddings.append(self._model.stamp(chunk.tokens, times_s))
 
     def clear(self) -> None:
         """Begin the next segment, or drop everything."""

@@ -86,7 +86,12 @@ def model_shape(model: ModelConfig, tokens_per_frame: int | None = None) -> Mode
     content = _model_config(model.name)
     text, vision = content.get("text_config", content), content.get("vision_config", {})
     try:
-        if tokens_per_frame is None:
+        if tokens_per_frame is None and "image_size" not in vision and "patch_size" in vision:
+            # A budget of pixels instead of one size. The module of the shapes loads torch.
+            from hermes_like.models import qwen_shapes
+
+            tokens_per_frame = qwen_shapes.tokens_per_frame(model, vision)
+        elif tokens_per_frame is None:
             # Patches in a row, pooled by two, as LLaVA-OneVision does.
             side = -(-(vision["image_size"] // vision["patch_size"]) // 2)
             tokens_per_frame = side * side

@@ -176,8 +176,8 @@ def size_of(config: ModelConfig, unit: int) -> tuple[int, int] | None:
     Raises:
         ConfigError: The budget is too small.
     """
-    pixels: int | None = getattr(config, "frame_pixels", None)
-    shape: tuple[int, int] = getattr(config, "frame_shape", WIDE_SCREEN)
+    pixels: int | None = config.frame_pixels
+    shape: tuple[int, int] = config.frame_shape
     if pixels is None and shape == WIDE_SCREEN:
         return None
     return frame_size(pixels or DEFAULT_TOKENS * unit**2, shape, unit)
