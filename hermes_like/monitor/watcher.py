@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from hermes_like.config import HermesConfig
 from hermes_like.engine import Engine
@@ -177,16 +178,15 @@ class Watcher:
         else:
             self._end("ended", "the recording has ended")
 
-    def _end(self, kind: str, text: str) -> None:
-        self._is_over = True
+    def _end(self, kind: Literal["failure", "ended"], text: str) -> None:
         if self._stopping.is_set():
+            self._is_over = True
             return
+        self._engine.drain(self.name)  # over means: remembered to its end
         if kind == "failure":
             self._cause = text
-            self._tell(MonitorEvent("failure", self.name, text))
-        else:
-            self._engine.drain(self.name)
-            self._tell(MonitorEvent("ended", self.name, text))
+        self._is_over = True
+        self._tell(MonitorEvent(kind, self.name, text))
 
     def _watch(self) -> None:
         source = self._open()
