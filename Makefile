@@ -22,7 +22,7 @@ export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-ui test test-browser soak lint format types presets checksums wheel check clean
+.PHONY: help demo demo-ui test test-browser test-ray test-lmms soak lint format types presets checksums wheel check clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -46,6 +46,17 @@ test-browser: $(VENV)/.installed-dev  ## test the page in Chromium, which is ins
 	command -v chromium > /dev/null \
 	    || { echo "browser tests SKIPPED: no Chromium, and it cannot be installed here"; exit 0; }; \
 	HERMES_LIKE_BROWSER_TESTS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+test-ray: $(VENV)/.installed-dev  ## run an evaluation on a two-node Ray cluster, one node killed
+	$(BIN)/python -m venv .venv-ray && .venv-ray/bin/pip install -q -e ".[dev,ray]"
+	RAY_USAGE_STATS_ENABLED=0 .venv-ray/bin/python -m pytest tests/evaluation/test_ray.py
+
+test-lmms: $(VENV)/.installed-dev  ## answer one task of lmms-eval in an environment of its own
+	$(BIN)/python -m build --wheel
+	$(BIN)/python -m venv .venv-lmms
+	.venv-lmms/bin/pip install -q lmms-eval==0.7.3 "filelock<4"
+	.venv-lmms/bin/pip install -q --no-deps dist/*.whl
+	$(BIN)/python -m pipelines.eval_lmms --python .venv-lmms/bin/python
 
 lint: $(VENV)/.installed-dev  ## check style and format
 	$(BIN)/ruff check .
@@ -76,7 +87,7 @@ wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 check: lint types test  ## lint, types and tests
 
 clean:  ## remove what the targets above made, .venv included
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ray .venv-lmms dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
