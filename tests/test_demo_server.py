@@ -50,7 +50,7 @@ class Served:
 
     def stop(self) -> int:
         """Press Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGTERM)
         try:
             self.process.communicate(timeout=30)
         finally:

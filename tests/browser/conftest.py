@@ -96,7 +96,7 @@ class Server:
 
     def stop(self) -> str:
         """Press Ctrl-C and return what it has said on stderr."""
-        self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGTERM)
         try:
             self._process.communicate(timeout=30)
         finally:
