@@ -258,9 +258,13 @@ class Engine:
         try:
             with self._step("vision"):
                 tokens = self.model.embed_frames([frame.image for _, frame in batch])
-        except Exception as error:  # a model that fails fails for everyone in the batch
-            for seat, _ in batch:
-                self._fail(seat, error)
+        except Exception as error:  # whatever the model raises, the streams must go on
+            if len(batch) == 1:
+                self._fail(batch[0][0], error)
+                return
+            # One picture may be at fault, or the batch too large: each on its own tells.
+            for one in batch:
+                self._serve([one])
             return
         for (seat, frame), of_frame in zip(batch, tokens, strict=True):
             if seat.failure is not None or self._seats.get(seat.name) is not seat:

@@ -150,7 +150,6 @@ class Soak:
                 self._watch(monitor, until_s, sample_s)
             self.counts["restarts"] += stretch < restarts
         left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
-        left = [name for name in left if not name.startswith(("Thread-", "pin"))]
         if left:
             self.problems.append(f"threads left behind: {left}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -240,6 +240,35 @@ def test_one_stream_that_fails_does_not_end_the_others(
     assert engine.drain("good", WAIT_S)
     assert engine.failure("good") is None
     assert engine.session("good").stats().num_frames == 1
+
+
+def test_a_picture_the_model_cannot_take_ends_its_own_stream_only(
+    config: HermesConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(config.model)
+    embed = model.embed_frames
+
+    def fail_on_small(images: Sequence[np.ndarray]) -> torch.Tensor:
+        if any(image.shape[0] < 16 for image in images):
+            raise RuntimeError("too small for this model")
+        return embed(images)
+
+    monkeypatch.setattr(model, "embed_frames", fail_on_small)
+    first, second = frames_of(8, 2)
+    small = replace(first, image=np.zeros((8, 8, 3), np.uint8))
+    engine = Engine(model, EngineConfig(batch_frames=4, inbox_frames=4))
+    for name in ("good", "bad"):
+        engine.add(name, session_of(model, config, name))
+    for name, frame in (("good", first), ("bad", small), ("good", second)):
+        assert engine.put(name, frame, 0.0)  # all of them lie in one batch
+    with engine:
+        assert engine.drain("good", WAIT_S)
+        engine.drain("bad", WAIT_S)
+        assert engine.session("good").stats().num_frames == 2
+        assert engine.failure("good") is None
+        assert "too small" in str(engine.failure("bad"))
+    for name in engine.names:
+        engine.remove(name).close()
 
 
 def test_wrong_pictures_are_refused_at_the_door(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import shlex
 import subprocess
 import tempfile
@@ -23,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _NAME = "hermes_like"
 _CLASS = f"{__name__}.HermesLike"
@@ -92,103 +93,118 @@ class PipeClient:
         return found
 
 
+class RequestError(RuntimeError):
+    """A task of a kind that a streaming session cannot answer."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"hermes_like: expected requests of kind generate_until, got {kind}")
+
+
+class _Asked(NamedTuple):
+    """One question: when, its place among the requests, its words, its longest answer."""
+
+    at_s: float
+    number: int
+    question: str
+    max_tokens: int | None
+
+
+class _Requests:
+    """Answers requests of lmms-eval through a pipe.
+
+    Args:
+        command: How to call hermes-like; may hold arguments.
+        model: ``--model`` of it.
+        preset: ``--preset``.
+        settings: ``--set``, several separated by semicolons.
+        route: ``--route``.
+        time_field: Field of a document with the time of its question in seconds.
+        options: What the harness gives every model (batch size, device); not used here.
+    """
+
+    is_simple = True
+    #: Set by the harness: task, split, documents.
+    task_dict: dict[str, Any]
+
+    def __init__(
+        self,
+        command: str = "hermes-like",
+        model: str = "",
+        preset: str = "",
+        settings: str = "",
+        route: str = "",
+        time_field: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        arguments = [*shlex.split(command), "eval", "serve-pipe"]
+        named = {"--model": model, "--preset": preset, "--route": route}
+        for name, value in named.items():
+            arguments += [name, str(value)] if value else []
+        for setting in filter(None, str(settings).split(";")):
+            arguments += ["--set", setting]
+        self._time_field = time_field
+        self._client = PipeClient(arguments)
+
+    def generate_until(self, requests: Sequence[Any]) -> list[str]:
+        """Replies in the order of the requests; questions go by video and by time."""
+        replies = [""] * len(requests)
+        groups: dict[tuple[str, ...], list[_Asked]] = defaultdict(list)
+        pictures: dict[tuple[str, ...], list[Any]] = {}
+        for number, request in enumerate(requests):
+            context, options, doc_to_visual, doc_id, task, split = request.args
+            document = self.task_dict[task][split][doc_id]
+            visuals = list(doc_to_visual(document))
+            key = tuple(v if isinstance(v, str) else f"{task}/{doc_id}" for v in visuals)
+            pictures[key] = visuals
+            at_s = document.get(self._time_field) if self._time_field else None
+            order_s = math.inf if at_s is None else float(at_s)
+            most = (options or {}).get("max_new_tokens")
+            groups[key].append(_Asked(order_s, number, str(context), most))
+        for key, asked in groups.items():
+            with tempfile.TemporaryDirectory() as folder:
+                path = _on_disk(pictures[key], Path(folder))
+                for number, text in self._watch(path, sorted(asked, key=lambda a: a[:2])):
+                    replies[number] = text
+        return replies
+
+    def _watch(self, path: str, asked: Sequence[_Asked]) -> list[tuple[int, str]]:
+        opened = self._client.call({"open": path})
+        if "error" in opened:
+            # The harness has no word for a broken video; an empty reply is wrong there.
+            return [(one.number, "") for one in asked]
+        found = []
+        for one in asked:
+            message: dict[str, Any] = {"ask": one.question}
+            if one.at_s != math.inf:
+                message["at_s"] = one.at_s
+            if one.max_tokens is not None:
+                message["max_tokens"] = one.max_tokens
+            found.append((one.number, str(self._client.call(message).get("text", ""))))
+        self._client.call({"close": True})
+        return found
+
+    def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
+        """Refused: the harness must have the method, and a task of this kind cannot be answered."""
+        raise RequestError("generate_until_multi_round")
+
+    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+        """Refused: a session gives text, not the likelihood of a given one."""
+        raise RequestError("loglikelihood")
+
+    def clean(self) -> None:
+        """End the process behind the pipe."""
+        self._client.close()
+
+
 def make_class(base: type) -> type:
     """The model class on the harness's own base class.
 
     Args:
         base: ``lmms_eval.api.model.lmms``.
     """
-
-    class HermesLike(base):  # type: ignore[misc]
-        """Answers requests of lmms-eval through a pipe.
-
-        Args:
-            command: How to call hermes-like; may hold arguments.
-            model: ``--model`` of it.
-            preset: ``--preset``.
-            settings: ``--set``, several separated by semicolons.
-            route: ``--route``.
-            time_field: Field of a document with the time of its question in seconds.
-            options: What the harness gives every model (batch size, device); not used here.
-        """
-
-        is_simple = True
-
-        def __init__(
-            self,
-            command: str = "hermes-like",
-            model: str = "",
-            preset: str = "",
-            settings: str = "",
-            route: str = "",
-            time_field: str = "",
-            **options: Any,
-        ) -> None:
-            super().__init__()
-            arguments = [*shlex.split(command), "eval", "serve-pipe"]
-            named = {"--model": model, "--preset": preset, "--route": route}
-            for name, value in named.items():
-                arguments += [name, str(value)] if value else []
-            for setting in filter(None, str(settings).split(";")):
-                arguments += ["--set", setting]
-            self._time_field = time_field
-            self._client = PipeClient(arguments)
-
-        def generate_until(self, requests: Sequence[Any]) -> list[str]:
-            """Replies in the order of the requests; questions go by video and by time."""
-            replies = [""] * len(requests)
-            groups: dict[tuple[str, ...], list[tuple[float, int, str, int | None]]]
-            groups = defaultdict(list)
-            pictures: dict[tuple[str, ...], list[Any]] = {}
-            for number, request in enumerate(requests):
-                context, options, doc_to_visual, doc_id, task, split = request.args
-                document = self.task_dict[task][split][doc_id]
-                visuals = list(doc_to_visual(document))
-                key = tuple(v if isinstance(v, str) else f"{task}/{doc_id}" for v in visuals)
-                pictures[key] = visuals
-                at_s = document.get(self._time_field) if self._time_field else None
-                most = (options or {}).get("max_new_tokens")
-                order_s = float("inf") if at_s is None else float(at_s)
-                groups[key].append((order_s, number, str(context), most))
-            for key, asked in groups.items():
-                with tempfile.TemporaryDirectory() as folder:
-                    path = _on_disk(pictures[key], Path(folder))
-                    for number, text in self._watch(path, sorted(asked, key=lambda a: a[:2])):
-                        replies[number] = text
-            return replies
-
-        def _watch(
-            self, path: str, asked: Sequence[tuple[float, int, str, int | None]]
-        ) -> list[tuple[int, str]]:
-            opened = self._client.call({"open": path})
-            if "error" in opened:
-                # The harness has no word for a broken video; an empty reply is wrong there.
-                return [(number, "") for _, number, _, _ in asked]
-            found = []
-            for at_s, number, question, most in asked:
-                message: dict[str, Any] = {"ask": question}
-                if at_s != float("inf"):
-                    message["at_s"] = at_s
-                if most is not None:
-                    message["max_tokens"] = most
-                found.append((number, str(self._client.call(message).get("text", ""))))
-            self._client.call({"close": True})
-            return found
-
-        def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-            """Not supported."""
-            raise NotImplementedError("hermes_like: tasks of several rounds are not supported")
-
-        def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-            """Not supported: answers are generated."""
-            raise NotImplementedError("hermes_like: only generate_until is supported")
-
-        def clean(self) -> None:
-            """End the process behind the pipe."""
-            self._client.close()
-
-    HermesLike.__module__, HermesLike.__qualname__ = __name__, "HermesLike"
-    return HermesLike
+    names = {"__module__": __name__, "__doc__": _Requests.__doc__}
+    return type("HermesLike", (_Requests, base), names)
 
 
 def _on_disk(visuals: Sequence[Any], folder: Path) -> str:

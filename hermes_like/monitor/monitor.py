@@ -145,10 +145,7 @@ class Monitor:
             StorageError: Its memory cannot be opened.
             SessionStateError: The name is taken, or the monitor has stopped.
         """
-        if _NAME.fullmatch(name) is None:
-            raise ConfigError(
-                f"stream name: expected up to 64 letters, digits, '_' and '-', got {name!r}"
-            )
+        _require_name(name)
         own = with_settings(config or self.config, settings or {})
         with self._lock:
             self._require_alive()
@@ -199,9 +196,11 @@ class Monitor:
         """Remove the memory of a stream from the disk; of one that is watched, see above.
 
         Raises:
+            ConfigError: The name cannot be one of a stream.
             SessionStateError: The stream is being watched.
             StorageError: Something of it could not be removed.
         """
+        _require_name(name)
         if name in self._streams:
             raise SessionStateError(f"stream {name!r} is being watched: remove_stream first")
         if self.memory is not None and (self.memory / name).exists():
@@ -494,6 +493,14 @@ class Monitor:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _require_name(name: str) -> None:
+    """Refuse what must not become a folder below that of the memories."""
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"stream name: expected up to 64 letters, digits, '_' and '-', got {name!r}"
+        )
 
 
 def _config_of(model: str | ModelAdapter, config: HermesConfig | str | None) -> HermesConfig:

@@ -30,10 +30,9 @@ from hermes_like.sources.pyav_open import (
     start_s,
     video_streams,
 )
-from hermes_like.sources.trusted import trusted_pictures
+from hermes_like.sources.trusted import guarded_packets, trusted_pictures
 from hermes_like.sources.upright import upright
 
-_MAX_READ_ERRORS = 16
 _EARLY_END_S = 0.5
 
 
@@ -106,21 +105,10 @@ class PyAVSource(OwnedSource):
         self._report()
 
     def _packets(self) -> Iterator[Any]:
-        """Yield packets, and at the end None, which makes the decoder give what it still holds."""
-        num_errors = 0
-        while num_errors < _MAX_READ_ERRORS:
-            try:
-                for packet in self._container.demux(self._stream):
-                    num_errors = 0
-                    if packet.size:
-                        yield packet
-                break
-            except OSError as error:
-                raise SourceError(f"{self.name}: {error.strerror or error}") from error
-            except FFmpegError:
-                num_errors += 1
-                self._gate.damage(None)
-        yield None
+        try:
+            yield from guarded_packets(self._container, self._stream, self._gate)
+        except OSError as error:
+            raise SourceError(f"{self.name}: {error.strerror or error}") from error
 
     def _seconds(self, picture: Any, ticks: int | None, start_s: float = 0.0) -> float | None:
         if ticks is None:

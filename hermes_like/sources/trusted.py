@@ -7,7 +7,7 @@ file or from a camera it does not know.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from av.error import FFmpegError
@@ -15,6 +15,40 @@ from av.error import FFmpegError
 from hermes_like.sources.key_frame_gate import KeyFrameGate
 
 _MAX_ORDERS = 4096
+_MAX_READ_ERRORS = 16
+
+
+def guarded_packets(
+    container: Any, stream: Any, gate: KeyFrameGate, before: Callable[[], None] = lambda: None
+) -> Iterator[Any]:
+    """Yield packets, and at the end None, which makes the decoder give what it still holds.
+
+    Damage between packets is reported to the gate and read over, up to a number of times in a row.
+
+    Args:
+        container: Open.
+        stream: Which of its streams.
+        gate: Is told of damage.
+        before: Called with every packet, empty ones included; may raise to end the reading.
+
+    Raises:
+        OSError: The medium failed; whoever reads knows how to name it.
+    """
+    num_errors = 0
+    while num_errors < _MAX_READ_ERRORS:
+        try:
+            for packet in container.demux(stream):
+                num_errors = 0
+                before()
+                if packet.size:
+                    yield packet
+            break
+        except OSError:
+            raise
+        except FFmpegError:
+            num_errors += 1
+            gate.damage(None)
+    yield None
 
 
 def trusted_pictures(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes_like.evaluation import lmms_plugin
-from hermes_like.evaluation.lmms_plugin import PipeClient, PipeError, make_class
+from hermes_like.evaluation.lmms_plugin import PipeClient, PipeError, RequestError, make_class
 from hermes_like.evaluation.pipe import PipeServer, serve
 from tests.evaluation.runs import settings
 
@@ -89,8 +89,9 @@ def test_model_of_lmms_eval_over_a_real_pipe(sprites_video: Path) -> None:
     try:
         built.task_dict = {"task": {"test": documents}}
         assert built.generate_until(requests) == ["blue ring", "red star", "", "blue ring"]
-        with pytest.raises(NotImplementedError, match="only generate_until"):
-            built.loglikelihood(requests)
+        for kind in ("loglikelihood", "generate_until_multi_round"):
+            with pytest.raises(RequestError, match=f"expected .* generate_until, got {kind}"):
+                getattr(built, kind)(requests)
     finally:
         built.clean()
     assert built._client._process.returncode == 0, "it ends when nobody listens any more"

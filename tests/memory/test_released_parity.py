@@ -9,11 +9,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hermes_like.config import AnswerConfig
 from hermes_like.memory.provenance import FrameRecord
-from hermes_like.sampling import Sampler
 from tests.memory import released
 from tests.memory.released import META
+from tests.memory.released_question import check_question
 
 PREFIX = META["hermes"]["prefix_length"]
 
@@ -50,7 +49,7 @@ def test_every_chunk_is_repeated(mode: str) -> None:
         if f"{name}.k_after" in want:
             _check_cache(memory, want[f"{name}.k_after"], want[f"{name}.v_after"])
     _check_cache(memory, want["final.k"], want["final.v"])
-    _check_question(memory, want, given)
+    check_question(memory, want, given["question_ids"].tolist())
 
 
 def _check_summaries(memory, want, name: str) -> None:
@@ -66,27 +65,3 @@ def _check_cache(memory, keys: torch.Tensor, values: torch.Tensor) -> None:
     for layer, slots in enumerate(memory.cache.layers):
         torch.testing.assert_close(slots.keys[0], keys[layer], atol=5e-5, rtol=0)
         torch.testing.assert_close(slots.values[0], values[layer], atol=5e-5, rtol=0)
-
-
-def _check_question(memory, want, given) -> None:
-    starts = memory.scheme.starts([s.positions for s in memory.cache.layers])
-    assert starts == want["question.start_pos"].tolist()
-    untouched = [s.keys.clone() for s in memory.cache.layers]
-    for run, penalty in (("greedy_rp", 1.1), ("greedy_plain", 1.0)):
-        sampler = Sampler(AnswerConfig(repetition_penalty=penalty), frozenset())
-        with memory.cache.fork() as cache:
-            logits = _extend(memory, cache, given["question_ids"].tolist())
-            torch.testing.assert_close(logits, want["question.logits"][-1], atol=1e-4, rtol=0)
-            tokens: list[int] = []
-            for row in want[f"{run}.logits"]:
-                torch.testing.assert_close(logits, row, atol=1e-4, rtol=0)
-                tokens.append(sampler.next(logits, tokens))
-                logits = _extend(memory, cache, tokens[-1:])
-        assert tokens == want[f"{run}.tokens"].tolist()
-        assert all(map(torch.equal, untouched, [s.keys for s in memory.cache.layers]))
-
-
-def _extend(memory, cache, ids: list[int]) -> torch.Tensor:
-    embeds = memory.adapter.embed_text(ids)
-    provenance = -1 - cache.layers[0].length - torch.arange(len(ids))
-    return memory.extend(cache, embeds, provenance, logits=True)

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from hermes_like.config import AnswerConfig, MemoryConfig, PolicyConfig
+from hermes_like.config import MemoryConfig, PolicyConfig
 from hermes_like.memory.budget import Budget
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameRecord
@@ -25,7 +25,7 @@ from hermes_like.models.base import FrameLayout
 from hermes_like.models.qwen_vl import QwenVLAdapter
 from hermes_like.policies import POLICIES
 from hermes_like.presets import load_config
-from hermes_like.sampling import Sampler
+from tests.memory.released_question import check_question
 
 DATA = Path(__file__).parent.parent / "data" / "qwen_released"
 META = json.loads((DATA / "meta.json").read_text())
@@ -130,7 +130,7 @@ def test_every_chunk_is_repeated(mode: str) -> None:
     assert drifted > 0, "expected layers whose records differ from what they were rotated by"
     assert torch.equal(after, want["final.pos"])
     _check_cache(memory, want["final.k"], want["final.v"])
-    _check_question(memory, want, given["question_ids"].tolist())
+    check_question(memory, want, given["question_ids"].tolist())
 
 
 def _check_summaries(memory, want, name: str) -> None:
@@ -147,27 +147,3 @@ def _check_cache(memory, keys: torch.Tensor, values: torch.Tensor) -> None:
     for layer, slots in enumerate(memory.cache.layers):
         torch.testing.assert_close(slots.keys[0], keys[layer], atol=5e-5, rtol=0)
         torch.testing.assert_close(slots.values[0], values[layer], atol=5e-5, rtol=0)
-
-
-def _check_question(memory, want, question: list[int]) -> None:
-    starts = memory.scheme.starts([s.positions for s in memory.cache.layers])
-    assert starts == want["question.start_pos"].tolist()
-    untouched = [s.keys.clone() for s in memory.cache.layers]
-    for run, penalty in (("greedy_rp", 1.1), ("greedy_plain", 1.0)):
-        sampler = Sampler(AnswerConfig(repetition_penalty=penalty), frozenset())
-        with memory.cache.fork() as cache:
-            logits = _extend(memory, cache, question)
-            torch.testing.assert_close(logits, want["question.logits"][-1], atol=1e-4, rtol=0)
-            tokens: list[int] = []
-            for row in want[f"{run}.logits"]:
-                torch.testing.assert_close(logits, row, atol=1e-4, rtol=0)
-                tokens.append(sampler.next(logits, tokens))
-                logits = _extend(memory, cache, tokens[-1:])
-        assert tokens == want[f"{run}.tokens"].tolist()
-        assert all(map(torch.equal, untouched, [s.keys for s in memory.cache.layers]))
-
-
-def _extend(memory, cache, ids: list[int]) -> torch.Tensor:
-    embeds = memory.adapter.embed_text(ids)
-    provenance = -1 - cache.layers[0].length - torch.arange(len(ids))
-    return memory.extend(cache, embeds, provenance, logits=True)

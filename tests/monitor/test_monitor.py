@@ -323,6 +323,8 @@ def test_misuse_is_named(model: ModelAdapter, config: HermesConfig) -> None:
         for name in ("", "../gate", "a/b", ".hidden", "x" * 65, "rtsp://a:b@c/d"):
             with pytest.raises(ConfigError, match="stream name: expected"):
                 monitor.add_stream(name, "sprites:frames=1")
+            with pytest.raises(ConfigError, match="stream name: expected"):
+                monitor.forget_stream(name)
         with pytest.raises(ConfigError, match=r"store\.retention"):
             monitor.add_stream("a", "sprites:frames=1", settings={"store.retention": 5})
         monitor.add_stream("a", "sprites:frames=1")

@@ -21,13 +21,11 @@ from hermes_like.sources.key_frame_gate import KeyFrameGate
 from hermes_like.sources.live.connection import Arrival
 from hermes_like.sources.live.pictures import Counts
 from hermes_like.sources.pyav_open import start_s, video_streams
-from hermes_like.sources.trusted import trusted_pictures
+from hermes_like.sources.trusted import guarded_packets, trusted_pictures
 from hermes_like.sources.upright import upright
 
 #: Formats without a clock: FFmpeg makes up evenly spaced times.
 TIMELESS = frozenset({"mpjpeg", "mjpeg", "h264", "hevc", "m4v", "image2pipe", "jpeg_pipe"})
-
-_MAX_READ_ERRORS = 16
 
 
 def read_stream(
@@ -107,21 +105,10 @@ class _Pictures:
         self._count()
 
     def _packets(self) -> Iterator[Any]:
-        num_errors = 0
-        while num_errors < _MAX_READ_ERRORS:
-            try:
-                for packet in self._container.demux(self._stream):
-                    num_errors = 0
-                    self._is_alive()
-                    if packet.size:
-                        yield packet
-                break
-            except OSError as error:
-                raise SourceError(f"{self._name}: {_words(error)}") from None
-            except FFmpegError:
-                num_errors += 1
-                self._gate.damage(None)
-        yield None
+        try:
+            yield from guarded_packets(self._container, self._stream, self._gate, self._is_alive)
+        except OSError as error:
+            raise SourceError(f"{self._name}: {_words(error)}") from None
 
     def _count(self) -> None:
         self._counts.num_damaged = self._gate.num_dropped
