@@ -88,7 +88,8 @@ def score(
         str | None, typer.Option(help="Refuse predictions for another dataset.", metavar="NAME")
     ] = None,
     scorer: Annotated[
-        ScorerName | None, typer.Option(help="official: as published; default: both.")
+        ScorerName | None,
+        typer.Option(help="official: as published; default: both that there are."),
     ] = None,
     compare_to: Annotated[
         Path | None, typer.Option("--compare", help="Another result on the same questions.")
@@ -119,7 +120,8 @@ def score(
     asked = _judge(judge, judge_model, judge_cache)
     judged = None if asked is None else _judged(result, asked)
     other_judged = None if asked is None or other is None else _judged(other, asked)
-    for name in ("official", "strict") if scorer is None else (scorer.value,):
+    known = scores.scorers_of(result.rows[0].dataset)
+    for name in known if scorer is None else (scorer.value,):
         report = scores.score(
             result,
             name,

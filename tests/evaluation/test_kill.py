@@ -126,7 +126,8 @@ def test_a_video_that_kills_its_workers_is_given_up(
     refused = dict(report.refused)
     assert set(refused) == {"sprites-1/2", "sprites-1/3"}
     assert refused["sprites-1/2"] == "3 workers died over it: worker died (signal 11)"
-    assert sum(worker.num_starts for worker in workers) >= 4
+    # Each of the three deaths was one of a started worker; whether a fourth begins is a race.
+    assert sum(worker.num_starts for worker in workers) >= 3
     assert [row for row in read(out) if row["error"] is None] == [
         row for row in undisturbed if row["question_id"] not in refused
     ]

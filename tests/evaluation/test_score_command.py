@@ -28,6 +28,17 @@ def test_table_for_people(result: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "published rule: a letter, Yes or No counts wherever it stands" in out
 
 
+def test_a_set_without_a_published_rule_is_scored_by_the_strict_one_alone(
+    result: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result.write_text(result.read_text().replace('"dataset": "ovobench"', '"dataset": "sprites"'))
+    assert run(["eval", "score", str(result), "--json"]) == 0
+    (report,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (report["dataset"], report["scorer"]) == ("sprites", "strict")
+    assert run(["eval", "score", str(result), "--scorer", "official"]) == 1
+    assert "nobody has published how it is scored" in capsys.readouterr().err
+
+
 def test_json_has_one_report_per_line(result: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["eval", "score", str(result), "--json"]) == 0
     by_rule, sane = map(json.loads, capsys.readouterr().out.splitlines())

@@ -44,6 +44,11 @@ def family(dataset: str) -> str:
     return dataset.split("-")[0]
 
 
+def has_rule(dataset: str) -> bool:
+    """Whether anybody has published how a dataset is scored."""
+    return family(dataset) in FAULTS
+
+
 def official(prediction: Prediction, judgement: Judgement | None) -> Verdict:
     """Score one prediction by the rule of its dataset; see the module."""
     if is_hidden(prediction):

@@ -13,7 +13,7 @@ from hermes_like.errors import DatasetError
 from hermes_like.evaluation.predictions import Prediction, Predictions
 from hermes_like.evaluation.scoring import statistics, words
 from hermes_like.evaluation.scoring.judge import Judge, Judgement
-from hermes_like.evaluation.scoring.official import FAULTS, family, official
+from hermes_like.evaluation.scoring.official import FAULTS, family, has_rule, official
 from hermes_like.evaluation.scoring.strict import is_in_time, strict
 from hermes_like.evaluation.scoring.tally import Row, Tally, is_yes_no
 from hermes_like.evaluation.scoring.verdict import Rule, Verdict
@@ -96,6 +96,11 @@ def judgements_of(
     return found
 
 
+def scorers_of(dataset: str) -> tuple[Scorer, ...]:
+    """Rules by which a dataset can be scored."""
+    return ("official", "strict") if has_rule(dataset) else ("strict",)
+
+
 def verdicts_of(
     rows: Sequence[Prediction],
     scorer: Scorer,
@@ -107,7 +112,15 @@ def verdicts_of(
         rows: What to score.
         scorer: Which rule.
         judgements: By question; None: there is no judge.
+
+    Raises:
+        DatasetError: There is no published rule for this dataset.
     """
+    if scorer == "official" and rows and not has_rule(rows[0].dataset):
+        raise DatasetError(
+            f"{rows[0].dataset}: nobody has published how it is scored; "
+            "expected the scorer strict, got official"
+        )
     rule = SCORERS[scorer]
     known = judgements or {}
     return [rule(row, known.get(row.question_id)) for row in rows]
@@ -206,8 +219,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if scorer == "official":
-        fault = FAULTS.get(family(first.dataset))
-        notes.append(f"published rule: {fault}" if fault else "no published rule known")
+        notes.append(f"published rule: {FAULTS[family(first.dataset)]}")
     else:
         notes.append("nothing dropped, nothing guessed: what was not understood is wrong")
     if "unjudged" in dropped:
