@@ -58,6 +58,7 @@ class _Question:
         asked_at_s: Stream time of the present.
         missing: What there is no footage of in the time that it is about.
         notes: Sentences to go with the answer.
+        prompt: What the model is asked in place of the question; None: the question.
     """
 
     config: AnswerConfig
@@ -66,6 +67,7 @@ class _Question:
     asked_at_s: float = 0.0
     missing: tuple[MissingSpan, ...] = ()
     notes: tuple[str, ...] = ()
+    prompt: str | None = None
 
 
 class Desk:
@@ -109,6 +111,7 @@ class Desk:
         self,
         question: str,
         *,
+        prompt: str | None,
         route: Route | None,
         since_s: float | None,
         until_s: float | None,
@@ -121,6 +124,8 @@ class Desk:
         started_s = time.perf_counter()
         if not question.strip():
             raise ValueError("question: expected some words, got none")
+        if prompt is not None and not prompt.strip():
+            raise ValueError("prompt: expected some words or None, got none")
         config = AnswerConfig.model_validate(self.config.answer.model_dump() | dict(overrides))
         if deadline_s is not None and math.isnan(deadline_s):
             raise ValueError("deadline_s: expected a number of seconds, got nan")
@@ -128,7 +133,7 @@ class Desk:
             clock = self.clock(now_s)
             blind = self._blind(clock.now_s)
         due_s = None if deadline_s is None else started_s + deadline_s
-        asked = _Question(config, started_s, due_s, clock.now_s)
+        asked = _Question(config, started_s, due_s, clock.now_s, prompt=prompt)
         if self.long_term is None:
             return self._from_device(question, self._of_now(asked, clock, blind))
         with self._lock:
@@ -151,10 +156,11 @@ class Desk:
         asked = replace(asked, missing=missing, notes=notes)
         if plan.route == "now":
             asked = self._of_now(asked, clock, blind)
-        if plan.route == "scan":
+        if plan.route == "scan" and prompt is None:
             text = self.model.scan_question(plan.text)
             if text is not None and not self.model.unknown_words(text):
                 return self._scan(plan, text, clock, asked, on_progress)
+        if plan.route == "scan":
             plan = replace(plan, route="recall")
         return self._from_memory(plan, asked)
 
@@ -167,12 +173,14 @@ class Desk:
 
     def _from_device(self, question: str, asked: _Question) -> AnswerStream:
         """Answer from what is resident, where nothing else is kept."""
-        told = self._unknown(question)
+        told = self._unknown(question, asked.prompt)
         if told is not None:
             return told
         if not self._state.num_frames:
             return self._ready(question, NO_FOOTAGE, "no_footage")
-        return self._answerer.stream(self._request(question, asked))
+        return self._answerer.stream(
+            replace(self._request(question, asked), prompt=asked.prompt or "")
+        )
 
     def _unknown(self, question: str, prompt: str | None = None) -> AnswerStream | None:
         unknown = self.model.unknown_words(question if prompt is None else prompt)
@@ -197,7 +205,7 @@ class Desk:
 
     def _from_memory(self, plan: Plan, asked: _Question) -> AnswerStream:
         """Answer from what is resident and what comes back."""
-        prompt = self.model.present_question(plan.text) if plan.route == "time" else plan.text
+        prompt = self._prompt(plan, asked)
         told = self._unknown(plan.question, prompt)
         if told is not None:
             return told
@@ -224,6 +232,11 @@ class Desk:
             keyframe=self._keyframe_name,
         )
         return self._answerer.stream(request)
+
+    def _prompt(self, plan: Plan, asked: _Question) -> str:
+        """What the model is asked; a time that was looked up is left out of the question alone."""
+        text = self.model.present_question(plan.text) if plan.route == "time" else plan.text
+        return text if asked.prompt is None else asked.prompt.replace(plan.question, text)
 
     def _check(self, plan: Plan) -> list[int] | None:
         """What tells frames that show the thing from look-alikes, as token ids."""

@@ -325,6 +325,7 @@ class StreamSession:
         self,
         question: str,
         *,
+        prompt: str | None = None,
         route: Route | None = None,
         since_s: float | None = None,
         until_s: float | None = None,
@@ -337,6 +338,9 @@ class StreamSession:
 
         Args:
             question: In words.
+            prompt: What the model is asked in its place: the question with options or instructions,
+                say. Where to look is still decided by the question alone, and there is no scan,
+                whose answer would not have the form that the prompt asks for.
             route: Where to look, whatever the words say: ``now``, ``recall``, ``time``, ``scan``.
             since_s: Look at nothing before this stream time.
             until_s: Look at nothing after this stream time.
@@ -356,6 +360,7 @@ class StreamSession:
         """
         stream = self.ask_stream(
             question,
+            prompt=prompt,
             route=route,
             since_s=since_s,
             until_s=until_s,
@@ -372,6 +377,7 @@ class StreamSession:
         self,
         question: str,
         *,
+        prompt: str | None = None,
         route: Route | None = None,
         since_s: float | None = None,
         until_s: float | None = None,
@@ -384,6 +390,7 @@ class StreamSession:
         self._require_open()
         return self._desk.stream(
             question,
+            prompt=prompt,
             route=route,
             since_s=since_s,
             until_s=until_s,

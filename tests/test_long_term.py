@@ -161,6 +161,23 @@ def test_a_named_time_is_answered_from_that_time(sprites, watched: Path, tmp_pat
         told = session.ask("what was visible at 12 s ?", route="time", since_s=12.0, until_s=13.0)
         assert (told.text, told.route) == ("red star", "time")
         assert session.ask("what was visible at 12:00:13 ?").text == "red star"
+        asked: list[str] = []
+        model = session._desk.model
+        question_ids = model.question_ids
+        question = "what was visible at 12:00:13 ?"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "unknown_words", lambda text: [])
+            patch.setattr(
+                model,
+                "question_ids",
+                lambda text, **how: asked.append(text) or question_ids(text, **how),
+            )
+            prompted = session.ask(question, prompt=f"{question} A. before 11:00:00 B. later")
+        assert prompted.route == "time"
+        assert "A. before 11:00:00 B. later" in asked[-1], "times in options stay"
+        assert "12:00:13" not in asked[-1], "the time that was looked up is left out"
+        with pytest.raises(ValueError, match="prompt: expected some words"):
+            session.ask("what is visible now ?", prompt=" ")
         future = session.ask("what was visible at 12:30:00 ?")
         assert future.status == "no_footage"
         assert "12:30" in future.text or "has not come yet" in future.text

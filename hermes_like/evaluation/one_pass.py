@@ -25,7 +25,6 @@ from hermes_like.evaluation.scoring.scores import verdicts_of
 from hermes_like.evaluation.settings import RunSettings
 from hermes_like.models.base import ModelAdapter
 from hermes_like.records import Answer
-from hermes_like.retrieval.planner import plan_question
 from hermes_like.session import StreamSession
 
 logger = logging.getLogger(__name__)
@@ -181,20 +180,10 @@ class OnePass:
         Options, instructions and earlier turns hold words and times that say nothing about where to
         look.
         """
-        route, since_s, until_s = self.settings.route, None, None
-        if prompt != question.text and question.kind not in ("count", "yes_no"):
-            plan = plan_question(
-                question.text,
-                clock=session.clock(),
-                config=self.settings.config.retrieval,
-                route=route,
-            )
-            route = plan.route
-            if route != "now":
-                since_s, until_s = _finite(plan.start_s), _finite(plan.end_s)
-        return session.ask(
-            prompt, route=route, since_s=since_s, until_s=until_s, keep_conversation=False
-        )
+        route = self.settings.route
+        if prompt == question.text or question.kind in ("count", "yes_no"):
+            return session.ask(prompt, route=route, keep_conversation=False)
+        return session.ask(question.text, prompt=prompt, route=route, keep_conversation=False)
 
     def _require_past(self, session: StreamSession, asking: Asking) -> None:
         """No frame later than the question, by the session's own clock."""
@@ -260,8 +249,3 @@ class OnePass:
         if asked.num_untold:
             told["turns_left_out"] = asked.num_untold
         return told
-
-
-def _finite(value: float | None) -> float | None:
-    """Ranges of a plan may be open at an end by infinity; limits may not."""
-    return value if value is not None and math.isfinite(value) else None

@@ -128,7 +128,7 @@ class _Kept(StreamSession):
     asked: list[str]
 
     def ask(self, question: str, **options: Any) -> Answer:
-        _Kept.asked.append(question)
+        _Kept.asked.append(options.get("prompt") or question)
         return super().ask(question, **options)
 
     def close(self, *, save: bool = True) -> None:
@@ -208,7 +208,7 @@ class _Narrow(StreamSession):
     """Has room for a question and one earlier turn."""
 
     def ask(self, question: str, **options: Any) -> Answer:
-        if question.count("Answer:") > 1:
+        if (options.get("prompt") or question).count("Answer:") > 1:
             raise BudgetError("the question is longer than its reserve")
         return super().ask(question, **options)
 
