@@ -61,6 +61,14 @@ Context = Annotated[
         "protocol shows (StreamingBench: the last 60 s), one pass each."
     ),
 ]
+Scratch = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the past of a video goes when RAM is full, while it is watched; without it, "
+        "what store.host_bytes cannot hold is forgotten.",
+        metavar="DIR",
+    ),
+]
 Workers = Annotated[int, typer.Option(min=1, help="Videos at a time, in processes of their own.")]
 RayAddress = Annotated[
     str | None,
@@ -88,6 +96,7 @@ def run(
     limit: Limit = None,
     videos: Videos = None,
     edition: Edition = None,
+    scratch: Scratch = None,
     workers: Workers = 1,
     ray: RayAddress = None,
     as_json: options.Json = False,
@@ -98,7 +107,7 @@ def run(
     """
     from hermes_like.evaluation.run import run as run_dataset
 
-    loaded, place = _loaded(dataset, folder, videos, edition)
+    loaded, place = _loaded(dataset, folder, videos, edition, scratch)
     chosen = _selection(tasks, video, limit)
     how = run_settings(preset, model, policy, sample_fps, settings, route, context)
     with Bar() as bar:
@@ -141,6 +150,7 @@ def grid(
     limit: Limit = None,
     videos: Videos = None,
     edition: Edition = None,
+    scratch: Scratch = None,
     workers: Workers = 1,
     as_json: options.Json = False,
 ) -> None:
@@ -150,7 +160,7 @@ def grid(
     """
     from hermes_like.evaluation.grid import run_grid, settings_of
 
-    loaded, place = _loaded(dataset, folder, videos, edition)
+    loaded, place = _loaded(dataset, folder, videos, edition, scratch)
     base = run_settings(preset, model, None, sample_fps, settings, None, context)
     found = run_grid(
         loaded,
@@ -215,13 +225,17 @@ class Bar:
 
 
 def _loaded(
-    dataset: str, folder: Path, videos: Path | None, edition: str | None
+    dataset: str,
+    folder: Path,
+    videos: Path | None,
+    edition: str | None,
+    scratch: Path | None,
 ) -> tuple[Dataset, Place]:
     from hermes_like.evaluation import load_dataset
     from hermes_like.evaluation.run import Place
 
     loaded = load_dataset(dataset, folder, videos=videos, edition=edition)
-    return loaded, Place(folder, videos, edition)
+    return loaded, Place(folder, videos, edition, scratch)
 
 
 def _selection(tasks: str | None, videos: list[str] | None, limit: int | None) -> Selection:

@@ -9,11 +9,10 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes_like.config import HermesConfig
 from hermes_like.errors import BudgetError, DatasetError, HermesError, SourceError
 from hermes_like.evaluation.base import Dataset, Question
 from hermes_like.evaluation.footage import EPSILON_S, footage
@@ -22,15 +21,13 @@ from hermes_like.evaluation.predictions import Poll, Prediction, prediction_of
 from hermes_like.evaluation.prompts import poll_prompt, prompt_of, said_before, told_before
 from hermes_like.evaluation.scoring import words
 from hermes_like.evaluation.scoring.scores import verdicts_of
+from hermes_like.evaluation.scratch import MakeSession, in_ram
 from hermes_like.evaluation.settings import RunSettings
 from hermes_like.models.base import ModelAdapter
 from hermes_like.records import Answer
 from hermes_like.session import StreamSession
 
 logger = logging.getLogger(__name__)
-
-#: Makes the session of a pass; tests look into it.
-MakeSession = Callable[[ModelAdapter, HermesConfig, str], StreamSession]
 
 
 @dataclass(slots=True)
@@ -50,11 +47,6 @@ class _Asked:
     num_untold: int = 0
 
 
-def make_session(model: ModelAdapter, config: HermesConfig, name: str) -> StreamSession:
-    """A session that remembers in RAM."""
-    return StreamSession(model, config, name=name)
-
-
 class OnePass:
     """Watches one stretch of a video and answers its questions.
 
@@ -65,7 +57,7 @@ class OnePass:
         settings: How.
         config_hash: Written into every prediction.
         replies: What the model has said to questions of the same video before, by question.
-        make: Makes the session.
+        make: Opens the session.
     """
 
     def __init__(
@@ -76,7 +68,7 @@ class OnePass:
         settings: RunSettings,
         config_hash: str,
         replies: Mapping[str, str | None] | None = None,
-        make: MakeSession = make_session,
+        make: MakeSession = in_ram,
     ) -> None:
         self.model, self.dataset, self.planned = model, dataset, planned
         self.settings, self.config_hash = settings, config_hash

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from hermes_like.errors import DatasetError, HermesError
 from hermes_like.evaluation.base import Video
 from hermes_like.evaluation.footage import EPSILON_S, footage
-from hermes_like.evaluation.one_pass import make_session
+from hermes_like.evaluation.scratch import in_ram
 from hermes_like.evaluation.settings import RunSettings
 from hermes_like.evaluation.worker import identity_of
 from hermes_like.models.base import ModelAdapter
@@ -76,7 +76,7 @@ class PipeServer:
         video = Video(path.name, path.name, path, fps=fps)
         with ExitStack() as stack:
             self._frames = stack.enter_context(footage(video, 0.0, config.source))
-            session = stack.enter_context(make_session(self.model, config, path.name))
+            session = stack.enter_context(in_ram(self.model, config, path.name))
             self._num_frames, self._last_s = 0, -math.inf
             self._next = next(self._frames, None)
             # From here on it stays open.

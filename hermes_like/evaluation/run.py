@@ -37,11 +37,13 @@ class Place:
         folder: The download.
         videos: Where the videos lie, if not in the folder.
         edition: Which edition was asked for.
+        scratch: Where the past is kept while a video is watched; None: in RAM.
     """
 
     folder: Path
     videos: Path | None = None
     edition: str | None = None
+    scratch: Path | None = None
 
 
 def run(
@@ -81,8 +83,10 @@ def run(
         videos=None if place.videos is None else place.videos.resolve(),
         edition=place.edition,
         edition_sha256=dataset.edition.sha256,
-        settings=settings,
+        settings=settings.model_copy(update={"on_disk": place.scratch is not None}),
+        scratch=None if place.scratch is None else place.scratch.resolve(),
     )
+    settings = setup.settings
     passes = plan_passes(dataset, selection, settings.context)
     with ExitStack() as stack:
         if hands is not None:

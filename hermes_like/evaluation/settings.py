@@ -43,6 +43,9 @@ class RunSettings(BaseModel):
     context: Literal["stream", "official"] = Field(
         "stream", description="official: each question sees only what its protocol shows"
     )
+    on_disk: bool = Field(
+        False, description="the past goes to disk when RAM is full; false: it is forgotten"
+    )
 
     def hash_with(self, identity: Mapping[str, Any]) -> str:
         """Hash of everything that can change an answer, 32 hex digits.
@@ -63,7 +66,8 @@ class RunSettings(BaseModel):
         """Everything of it by dotted name, as JSON values."""
         config = self.config.model_dump(mode="json", exclude=_INDIFFERENT)
         flat = {f"{part}.{key}": v for part, keys in config.items() for key, v in keys.items()}
-        return flat | {"--route": self.route, "--context": self.context}
+        chosen = {"--route": self.route, "--context": self.context, "--scratch": self.on_disk}
+        return flat | chosen
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """What is not as it is here, in words.

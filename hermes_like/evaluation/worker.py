@@ -43,6 +43,7 @@ class Setup(BaseModel):
         edition: Which edition.
         edition_sha256: Of the annotations that everyone must see.
         settings: How to run.
+        scratch: Where the past is kept while a pass runs; None: in RAM.
         place: Running number of the worker; picks the accelerator where there are several.
     """
 
@@ -54,6 +55,7 @@ class Setup(BaseModel):
     edition: str | None = None
     edition_sha256: str
     settings: RunSettings
+    scratch: Path | None = None
     place: int = 0
 
 
@@ -102,12 +104,14 @@ class Worker:
                 f"them, got {dataset.edition.sha256[:12]}"
             )
         # Only now: what is wrong with the annotations is said without waiting for torch.
-        from hermes_like.evaluation.one_pass import make_session
+        from hermes_like.evaluation.scratch import in_ram, on_disk
 
         self.dataset = dataset
         self.model = load(setup.settings.config.model, setup.place) if model is None else model
         # What does not fit the model is said now, and not once per question.
-        make_session(self.model, setup.settings.config, "check").close()
+        self._make = in_ram if setup.scratch is None else on_disk(setup.scratch)
+        with self._make(self.model, setup.settings.config, "check"):
+            pass
         self._warn_of_long_prompts()
         self._questions = {question.question_id: question for question in dataset.questions}
         self.config_hash = setup.settings.hash_with(identity_of(self.model))
@@ -147,6 +151,7 @@ class Worker:
             self.setup.settings,
             self.config_hash,
             job.replies,
+            self._make,
         )
         try:
             for prediction in one.predictions():

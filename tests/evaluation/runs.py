@@ -26,7 +26,8 @@ def settings(**changes: Any) -> RunSettings:
 def run_folder(folder: Path, out: Path, **options: Any) -> RunReport:
     """Run the made dataset in a folder."""
     how = options.pop("settings", settings())
-    return run(load(folder), Place(folder), how, out, **options)
+    place = Place(folder, scratch=options.pop("scratch", None))
+    return run(load(folder), place, how, out, **options)
 
 
 def load(folder: Path) -> Dataset:
