@@ -3,7 +3,8 @@
     python -m pipelines.crash --kills 1000 --flips 10000
 
 ``--sweep 1 2 5`` also kills at every named place of the disk tier, at the first, second and fifth
-arrival. The last line is JSON.
+arrival. ``--power-cuts 1000`` opens what a medium may hold after so many power cuts, with each kind
+of durability. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hermes_like.tiers import failpoints
 from hermes_like.tiers.disk import open_disk
 from pipelines import crash_kit
 from pipelines.crash_kit import Ledger, Verdict
+from pipelines.crash_power import KINDS, power_cuts
 
 
 def kill_loop(folder: Path, kills: int, seed: int) -> tuple[Verdict, int]:
@@ -99,6 +101,7 @@ def main(argv: list[str] | None = None) -> int:
         "--sweep", type=int, nargs="*", default=(), metavar="COUNT",
         help="kill at every named place, at these arrivals",
     )  # fmt: skip
+    parser.add_argument("--power-cuts", type=int, default=0, help="with each kind of durability")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     arguments = parser.parse_args(argv)
@@ -121,6 +124,15 @@ def main(argv: list[str] | None = None) -> int:
             counts = {"count": arguments.flips, "most_lost_by_one": most, **vars(verdict)}
             report["flips"] = counts
             is_clean &= not verdict.wrong and not verdict.resurrected and most <= 1
+        for durability in KINDS if arguments.power_cuts else ():
+            found = power_cuts(
+                folder / durability, arguments.power_cuts, arguments.seed, durability
+            )
+            report[f"power_cuts_{durability}"] = {
+                "count": found.cuts, "unsynced": found.unsynced, "unreadable": found.unreadable,
+                **vars(found.verdict),
+            }  # fmt: skip
+            is_clean &= found.verdict.is_clean
     report |= {"is_clean": is_clean, "seconds": round(time.monotonic() - start, 1)}
     print(json.dumps(report))
     return 0 if is_clean else 1
