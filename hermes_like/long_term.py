@@ -337,6 +337,8 @@ class LongTermMemory:
     def put_state(self, data: bytes, *, must_replace: bool = False) -> None:
         """Write the state of the session, whole or not at all. A full disk is told in the log.
 
+        At the cap the oldest keys and values on disk go for it, as they would for a segment.
+
         Args:
             data: The state.
             must_replace: Whether the state before may not stay where there is no room for both:
@@ -347,9 +349,9 @@ class LongTermMemory:
             try:
                 self._disk.put_blob(STATE_NAME, data)
             except TierFullError:
-                if not must_replace:
-                    raise
-                self._disk.remove_blob(STATE_NAME)
+                if must_replace:
+                    self._disk.remove_blob(STATE_NAME)
+                self.chain.left_disk(self._disk.make_room(len(data)))
                 self._disk.put_blob(STATE_NAME, data)
         except TierFullError as error:
             logger.warning("checkpoint not written: %s", error)

@@ -439,3 +439,23 @@ def test_encrypted_folders_need_their_key(sprites, tmp_path: Path) -> None:
         StreamSession.open(sprites, tmp_path / "m", small(), key=bytes(32))
     with StreamSession.open(sprites, tmp_path / "m", small(), key=key) as session:
         assert session.ask("where was the red star ?").text == "left"
+
+
+def test_at_the_cap_the_oldest_goes_for_a_checkpoint(
+    sprites, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it, a kill would fall back on an older and older one."""
+    with StreamSession(sprites, small(), folder=tmp_path / "m") as session:
+        for frame in list(frames())[:40]:
+            session.observe(frame)
+        session.save()
+        long_term = session.long_term
+        before = [head.segment_id for head in long_term.chain.heads()]
+        ledger = long_term._disk._shared.ledger
+        ledger.cap_bytes -= ledger.room_bytes - 4096
+        session.save()
+        assert "checkpoint not written" not in caplog.text
+        left = [i for i in before if long_term.chain._catalog.get(i).is_on_disk]
+        assert len(left) < len(before), "something had to go"
+        assert left == before[len(before) - len(left) :]
+        long_term.chain.check()

@@ -354,6 +354,11 @@ class TierChain:
         if error is not None:
             raise error
 
+    def left_disk(self, segment_ids: Collection[int]) -> None:
+        """Take note that keys and values went from the disk for something else than a segment."""
+        with self._changed:
+            self._catalog.left_disk(segment_ids)
+
     def reserve_host(self, num_bytes: int) -> bool:
         """Count bytes that lie in RAM elsewhere (an index) against the cap of the host.
 

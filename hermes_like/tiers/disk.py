@@ -135,13 +135,19 @@ class DiskStore:
         return self._blobs.names()
 
     def make_room(self, num_bytes: int) -> list[int]:
-        """Evict the oldest segments until a named file of so many bytes fits; returns their ids."""
+        """Evict the oldest segments until a named file of so many bytes fits under the cap.
+
+        A disk that others have filled is another matter: nothing of ours goes for that.
+
+        Returns:
+            Ids of the segments that went.
+        """
         shared, log = self._shared, self._logs[0]
         gone: list[int] = []
         with shared.lock:
             shared.require_open(for_writing=True)
             bound = Blobs.bound(num_bytes)
-            while log.volumes and shared.ledger.refusal(bound) is not None:
+            while log.volumes and not shared.ledger.fits(bound):
                 gone += log.drop_volume(log.oldest_volume())
         return gone
 

@@ -76,6 +76,10 @@ class Ledger:
         """What the cap over all but pictures leaves; negative where it is passed."""
         return self.cap_of(is_keyframes=False) - self._used[False]
 
+    def fits(self, growth_bytes: int) -> bool:
+        """Whether the cap over all but pictures allows so many more bytes."""
+        return self.refusal(growth_bytes, needs_free_space=False) is None
+
     def refusal(
         self, growth_bytes: int, *, is_keyframes: bool = False, needs_free_space: bool = True
     ) -> str | None:
