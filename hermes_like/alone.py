@@ -140,8 +140,9 @@ def by_frame(
         of = provenance.frames_of(layer.ids, tokens_per_frame)
         for frame in frames:
             keep = (of == frame).nonzero()[:, 0]
+            there = keep.to(layer.raw_keys.device)
             split[frame].append(
-                ReturnedTokens(layer.raw_keys[:, keep], layer.values[:, keep], layer.ids[keep])
+                ReturnedTokens(layer.raw_keys[:, there], layer.values[:, there], layer.ids[keep])
             )
     return split
 

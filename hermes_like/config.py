@@ -28,7 +28,20 @@ class ModelConfig(Station):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto: float32 on a CPU, bfloat16 on an accelerator"
     )
-    device: str = Field("auto", description="auto | cpu | cuda | cuda:1 | mps")
+    device: str = Field(
+        "auto",
+        description="auto | cpu | cuda | cuda:1 | mps (set PYTORCH_ENABLE_MPS_FALLBACK=1)",
+    )
+    device_map: str | None = Field(
+        None,
+        description="null: one device | auto: as few as hold it | balanced: all | "
+        "0-13=cuda:0,14-27=cuda:1",
+    )
+    attention: Literal["sdpa", "flash", "eager"] = Field(
+        "sdpa",
+        description="sdpa: torch chooses a kernel | flash: torch's flash kernels (CUDA, 16 bits) | "
+        "eager: the definition, for comparison",
+    )
     frame_pixels: int | None = Field(
         None, ge=784, description="qwen: most pixels of a frame; null: 144 tokens, 252 x 448 or so"
     )

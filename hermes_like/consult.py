@@ -55,6 +55,9 @@ class Consultant:
         self.pace = Pace() if pace is None else pace
         self._retriever = RETRIEVERS.get("similarity" if long_term.heads else "none")(config)
         self._verifier = Verifier(memory, long_term, config)
+        #: Whether the disk works while the question passes through the model. On a CPU both want
+        #: the same cores.
+        self.reads_ahead = memory.adapter.dims.device.type == "cuda"
 
     @property
     def max_frames(self) -> int:
@@ -80,6 +83,8 @@ class Consultant:
             self.pace.ease()
             self._without_past(search, cache, table, result)
             return result
+        if self.reads_ahead:
+            self._read_ahead(search)
         with _timed(result, "index"):
             found = self._find(search, cache)
         self.pace.note_search(result.parts_s["index"])
@@ -99,6 +104,12 @@ class Consultant:
         took_s = result.parts_s["fetch"] + time.perf_counter() - started_s
         self.pace.note_frames(fetched.tiers.values(), took_s)
         return result
+
+    def _read_ahead(self, search: Search) -> None:
+        """Begin to bring to RAM what a question about a named time needs whatever is found."""
+        if search.route == "time":
+            segments = dict.fromkeys(s for s, _ in self._evenly(search, self.max_frames))
+            self.long_term.chain.prefetch(segments)
 
     def _places(self, search: Search, found: Found, most: int) -> list[Place]:
         """Frames to bring back, the most wanted first."""
@@ -253,11 +264,8 @@ class Consultant:
         for slots in cache.layers:
             of = provenance.frames_of(slots.ids, self.memory.tokens_per_frame)
             keep = torch.isin(of, of.new_tensor(frames))
-            tokens.append(
-                ReturnedTokens(
-                    slots.raw_keys[0, :, keep], slots.values[0, :, keep], slots.ids[keep]
-                )
-            )
+            raw, values = slots.take(keep)
+            tokens.append(ReturnedTokens(raw[0], values[0], slots.ids[keep]))
         return tokens
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hermes_like.codec import CODECS, decode_block
+from hermes_like.codec import CODECS, decode_layers, encode_layers
 from hermes_like.codec.base import KeyValues
 from hermes_like.codec.static_tokens import tokens_to_store
 from hermes_like.codec.thinning import thin_record
@@ -127,13 +127,11 @@ class LongTermMemory:
         started_s = time.perf_counter()
         stored = self._worth_storing(embeddings)
         head = self._head(segment, stored)
-        keep = torch.from_numpy(head.token_cells.astype(np.int64))
-        layers = tuple(
-            self._codec.encode(
-                KeyValues(block.raw_keys[:, keep].contiguous(), block.values[:, keep].contiguous())
-            )
-            for block in segment.blocks
-        )
+        blocks = [KeyValues(block.raw_keys, block.values) for block in segment.blocks]
+        if stored is not None:
+            keep = torch.from_numpy(head.token_cells.astype(np.int64))
+            blocks = [KeyValues(b.raw_keys[:, keep], b.values[:, keep]) for b in blocks]
+        layers = encode_layers(self._codec, blocks)
         self.encode_s += time.perf_counter() - started_s
         record = SegmentRecord(head, layers)
         self.written_bytes += record.num_bytes
@@ -253,19 +251,22 @@ class LongTermMemory:
             CodecError: Its blocks cannot be decoded.
         """
         record, _ = self.chain.get(segment_id, deadline_s)
-        device = self.adapter.dims.device
-        return record.head, [decode_block(data, device) for data in record.layers]
+        return record.head, decode_layers(record.layers, self._devices, is_verified=True)
+
+    # Records come from the encoder through RAM, or from the disk, which verifies what it reads.
 
     def _decode(self, record: SegmentRecord, frames: Sequence[int]) -> list[ReturnedTokens]:
         head, device = record.head, self.adapter.dims.device
         chosen, cells = _tokens_of(head, frames)
         ids = torch.from_numpy(cells + head.first_frame * head.tokens_per_frame).to(device)
-        chosen = chosen.to(device)
-        tokens = []
-        for data in record.layers:
-            block = decode_block(data, device)
-            tokens.append(ReturnedTokens(block.raw_keys[:, chosen], block.values[:, chosen], ids))
-        return tokens
+        blocks = decode_layers(record.layers, self._devices, chosen, is_verified=True)
+        return [ReturnedTokens(block.raw_keys, block.values, ids) for block in blocks]
+
+    @property
+    def _devices(self) -> list[torch.device]:
+        """Where each layer keeps its keys and values."""
+        dims = self.adapter.dims
+        return [dims.device_of(layer) for layer in range(dims.num_layers)]
 
     def _from_pictures(self, segment_id: int, result: Fetched) -> list[ReturnedTokens] | None:
         """Encode the pictures of a segment again, each alone behind the prefix."""
@@ -287,11 +288,10 @@ class LongTermMemory:
     def _joined(self, parts: Sequence[list[ReturnedTokens]]) -> list[ReturnedTokens]:
         dims = self.adapter.dims
         if not parts:
-            empty = torch.empty(
-                dims.num_kv_heads, 0, dims.head_dim, dtype=dims.dtype, device=dims.device
-            )
             none = torch.empty(0, dtype=torch.int64, device=dims.device)
-            return [ReturnedTokens(empty, empty, none)] * dims.num_layers
+            empty = torch.empty(dims.num_kv_heads, 0, dims.head_dim, dtype=dims.dtype)
+            there = [empty.to(device) for device in self._devices]
+            return [ReturnedTokens(nothing, nothing, none) for nothing in there]
         return [
             ReturnedTokens(
                 torch.cat([p.raw_keys for p in layer], 1).to(dims.dtype),

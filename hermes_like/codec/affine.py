@@ -7,6 +7,7 @@ step, so that a CPU and an accelerator come to the same bytes. The module knows 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +43,18 @@ def is_quantisable(x: Tensor) -> Tensor:
     low, high = torch.aminmax(x)
     # A comparison with NaN is false.
     return (low.float() >= -LARGEST) & (high.float() <= LARGEST)
+
+
+def is_quantisable_each(tensors: Sequence[Tensor]) -> list[bool]:
+    """:func:`is_quantisable` of many tensors, on any devices, with one wait per device."""
+    found = {index: is_quantisable(x) for index, x in enumerate(tensors) if x.numel()}
+    answers = [True] * len(tensors)
+    for device in dict.fromkeys(answer.device for answer in found.values()):
+        there = [index for index, answer in found.items() if answer.device == device]
+        told = torch.stack([found[index] for index in there]).tolist()
+        for index, answer in zip(there, told, strict=True):
+            answers[index] = answer
+    return answers
 
 
 def scale_and_zero(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ so for keys and values apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -46,8 +47,37 @@ class PairCodec(KVCodec):
         key_scheme, value_scheme = self._schemes(block)
         keys = SCHEMES[key_scheme].encode(block.raw_keys)
         values = SCHEMES[value_scheme].encode(block.values)
+        header = self._header(block, key_scheme, value_scheme, keys.numel(), values.numel())
+        return layout.pack(header, keys, values)
+
+    def encode_alike(
+        self, blocks: Sequence[KeyValues], schemes: tuple[int, int]
+    ) -> tuple[list[layout.Header], Tensor]:
+        """Encode blocks of one shape, dtype and device side by side along the heads.
+
+        Args:
+            blocks: At least one.
+            schemes: Of the keys and of the values of all of them.
+
+        Returns:
+            The header of each, and uint8 ``[blocks, bytes]``, what lies behind it; on the device.
+
+        Raises:
+            ValueError: A block cannot be encoded by any codec.
+        """
+        for block in blocks:
+            _check(block)
+        keys = SCHEMES[schemes[0]].encode_rows(torch.cat([b.raw_keys for b in blocks]), len(blocks))
+        values = SCHEMES[schemes[1]].encode_rows(torch.cat([b.values for b in blocks]), len(blocks))
+        header = self._header(blocks[0], *schemes, keys.shape[1], values.shape[1])
+        padding = keys.new_zeros(len(blocks), header.values_at - header.key_bytes)
+        return [header] * len(blocks), torch.cat((keys, padding, values), dim=1)
+
+    def _header(
+        self, block: KeyValues, key_scheme: int, value_scheme: int, key_bytes: int, value_bytes: int
+    ) -> layout.Header:
         heads, tokens, key_dim = block.raw_keys.shape
-        header = layout.Header(
+        return layout.Header(
             codec_id=self.codec_id,
             codec_version=self.version,
             dtype_id=layout.DTYPE_IDS[block.raw_keys.dtype],
@@ -57,14 +87,13 @@ class PairCodec(KVCodec):
             tokens=tokens,
             key_dim=key_dim,
             value_dim=block.values.shape[2],
-            key_bytes=keys.numel(),
-            value_bytes=values.numel(),
+            key_bytes=key_bytes,
+            value_bytes=value_bytes,
         )
-        return layout.pack(header, keys, values)
 
     def decode(self, data: Bytes, device: torch.device | str | None = None) -> KeyValues:
         """See the seam; the small form travels to the device and is decoded there."""
-        header, payload = self._unpack(data)
+        header, payload = self.open(data)
         stored_keys, stored_values = _parts(header, layout.to_tensor(payload, device))
         keys, values = _schemes_of(header)
         return KeyValues(
@@ -74,7 +103,7 @@ class PairCodec(KVCodec):
 
     def select_tokens(self, data: Bytes, keep: Tensor) -> bytes:
         """See the seam; scales per channel stay, also where a left-out token had set them."""
-        header, payload = self._unpack(data)
+        header, payload = self.open(data)
         if keep.dtype != torch.bool or keep.shape != (header.tokens,):
             raise ValueError(
                 f"keep: expected bool [{header.tokens}], got {keep.dtype} {list(keep.shape)}"
@@ -108,8 +137,20 @@ class PairCodec(KVCodec):
         can = torch.stack([is_quantisable(t) for t in tensors]).tolist()
         return (wanted[0] if can[0] else AS_IT_IS), (wanted[1] if can[1] else AS_IT_IS)
 
-    def _unpack(self, data: Bytes) -> tuple[layout.Header, memoryview]:
-        header, payload = layout.unpack(data)
+    def open(self, data: Bytes, *, is_verified: bool = False) -> tuple[layout.Header, memoryview]:
+        """Prove that bytes are a whole and unaltered block of this codec, and take them apart.
+
+        Args:
+            data: The block.
+            is_verified: See :func:`hermes_like.codec.layout.unpack`.
+
+        Returns:
+            The header, and what lies behind it: keys from 0, values from ``header.values_at``.
+
+        Raises:
+            CodecError: They are not.
+        """
+        header, payload = layout.unpack(data, is_verified=is_verified)
         if header.codec_id != self.codec_id or header.codec_version != self.version:
             raise CodecError(
                 f"expected a block of codec {self.name!r} (number {self.codec_id}) version "

@@ -66,6 +66,16 @@ class Scheme(ABC):
         """The tensor as uint8 ``[bytes]``, on its device."""
         return _join(self.arrays(x))
 
+    def encode_rows(self, x: Tensor, rows: int) -> Tensor:
+        """Encode tensors that lie side by side along the heads: uint8 ``[rows, bytes]``.
+
+        Args:
+            x: ``[rows * heads, tokens, head_dim]``.
+            rows: How many there are.
+        """
+        arrays = [array.reshape(rows, array.numel() // rows) for array in self.arrays(x)]
+        return torch.cat([array.view(torch.uint8) for array in arrays], dim=1)
+
     def decode(self, stored: Tensor, shape: Shape, dtype: torch.dtype) -> Tensor:
         """Undo :meth:`encode`."""
         return self.restore(self._split(stored, shape, dtype), shape, dtype)

@@ -176,7 +176,7 @@ def load(config: ModelConfig, place: int = 0) -> ModelAdapter:
     from hermes_like.models import load_model
 
     count = torch.cuda.device_count()
-    if config.device == "auto" and count > 1:
+    if config.device == "auto" and config.device_map is None and count > 1:
         config = config.model_copy(update={"device": f"cuda:{place % count}"})
     model = load_model(config)
     if model.dims.device.type == "cpu":

@@ -8,14 +8,14 @@ one; new tokens are causal among themselves.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from hermes_like.memory.kernels import KERNELS, Kernel, sdpa
 from hermes_like.memory.rotation import rotate
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class AttentionProbe:
 
     Attributes:
         mass: Layer to ``[rows, keys]`` float32, the mean over heads of softmax probabilities.
+        home: Where all results are put, whichever device a layer runs on; an opened step sets it.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class AttentionProbe:
         self.rows = rows
         self.heads = heads
         self.mass: dict[int, Tensor] = {}
+        self.home: torch.device | None = None
 
     def add_raw(self, layer_index: int, query: Tensor) -> None:
         """Read the queries of one layer before rotation, ``[1, heads, nq, d]``; unused here."""
@@ -53,6 +55,7 @@ class AttentionProbe:
         rows = self.rows
         if rows is None:
             rows = torch.tensor([num_queries - 1], device=query.device)
+        rows = rows.to(query.device)
         wanted = None if self.heads is None else list(self.heads[layer_index])
         groups = query.shape[1] // key.shape[1]
         q = query[0][:, rows] if wanted is None else query[0][wanted][:, rows]
@@ -63,7 +66,7 @@ class AttentionProbe:
             torch.arange(num_keys, device=query.device) <= (rows + num_keys - num_queries)[:, None]
         )
         logits = logits.masked_fill(~visible, float("-inf"))
-        self.mass[layer_index] = logits.softmax(-1).mean(0)
+        self.mass[layer_index] = logits.softmax(-1).mean(0).to(self.home)
 
 
 class QueryProbe(AttentionProbe):
@@ -84,7 +87,7 @@ class QueryProbe(AttentionProbe):
     def add_raw(self, layer_index: int, query: Tensor) -> None:
         """Keep the queries of a chosen layer."""
         if layer_index in self.layers:
-            self.queries[layer_index] = query[0]
+            self.queries[layer_index] = query[0].to(self.home)
 
 
 def stream_attention(
@@ -96,6 +99,7 @@ def stream_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     step: Step | None = None,
+    kernel: Kernel = sdpa,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention function in the shape transformers calls.
@@ -109,6 +113,7 @@ def stream_attention(
         scaling: Factor on the logits.
         dropout: Not used at inference.
         step: The cache's open step; None: plain causal attention of an ordinary forward.
+        kernel: Computes it.
 
     Returns:
         ``[1, nq, heads, head_dim]`` and None.
@@ -125,27 +130,16 @@ def stream_attention(
         query = rotate(query, step.rotations[layer_index])
         if step.probe is not None:
             step.probe.add(layer_index, query, key, scale)
-    num_queries, num_keys = query.shape[2], key.shape[2]
-    mask = None
-    if 1 < num_queries < num_keys:
-        mask = _lower_right(num_queries, num_keys, query.device)
-    out = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=num_queries == num_keys and num_queries > 1,
-        scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
+    out = kernel(query, key, value, scale)
     return out.transpose(1, 2).flatten(0, 1)[None].contiguous(), None
 
 
-@lru_cache(maxsize=2)  # the layers of one pass share a mask; older ones would only hold memory
-def _lower_right(num_queries: int, num_keys: int, device: torch.device) -> Tensor:
-    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-    return ones.tril(num_keys - num_queries)
-
-
-AttentionInterface.register(ATTENTION_NAME, stream_attention)
+#: Name in a configuration to the name under which transformers finds it. transformers treats every
+#: name with "flash" in it as its own kind, so ours says what the kernels do instead.
+ATTENTION_NAMES = {
+    "sdpa": ATTENTION_NAME,
+    "flash": f"{ATTENTION_NAME}_lower_right",
+    "eager": f"{ATTENTION_NAME}_eager",
+}
+for _name, _registered in ATTENTION_NAMES.items():
+    AttentionInterface.register(_registered, partial(stream_attention, kernel=KERNELS[_name]))

@@ -19,7 +19,7 @@ from transformers.cache_utils import CacheLayerMixin
 
 from hermes_like.errors import BudgetError
 from hermes_like.memory.attention import AttentionProbe
-from hermes_like.memory.rotation import Rotation, rotate
+from hermes_like.memory.rotation import Rotation, moved, rotate
 from hermes_like.models.base import ModelDims
 
 RotaryFunction = Callable[[Tensor], Rotation]
@@ -51,18 +51,22 @@ class Step:
 class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
     """The slots of one decoder layer, in cache order.
 
+    Keys and values lie where the layer runs; positions and ids, by which layers are compared, lie
+    on ``dims.device`` for all layers.
+
     Buffers are ``[1, kv_heads, capacity, head_dim]``; occupied slots are ``[0, length)``. Occupied
     slots are only ever changed by :meth:`keep`. A fork shares the buffers and may write behind the
     occupied slots (it holds the *tail*) until it is released.
     """
 
-    def __init__(self, dims: ModelDims, capacity: int | None) -> None:
+    def __init__(self, dims: ModelDims, capacity: int | None, layer_index: int = 0) -> None:
         self.is_initialized = True
+        self.device = dims.device_of(layer_index)
         self.limit = capacity
         self.length = 0
         self.owns_tail = True
         self._shape = (dims.num_kv_heads, dims.head_dim)
-        self._dtype, self._device, self._axes = dims.dtype, dims.device, dims.position_axes
+        self._dtype, self._home, self._axes = dims.dtype, dims.device, dims.position_axes
         self._allocate(capacity or 0)
 
     def _allocate(self, capacity: int) -> None:
@@ -70,12 +74,12 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         shape = (1, heads, capacity, channels)
         # Inference tensors could not be written to when compaction runs outside a forward pass.
         with torch.inference_mode(False):
-            self._raw = torch.empty(shape, dtype=self._dtype, device=self._device)
-            self._keys = torch.empty(shape, dtype=self._dtype, device=self._device)
-            self._values = torch.empty(shape, dtype=self._dtype, device=self._device)
+            self._raw = torch.empty(shape, dtype=self._dtype, device=self.device)
+            self._keys = torch.empty(shape, dtype=self._dtype, device=self.device)
+            self._values = torch.empty(shape, dtype=self._dtype, device=self.device)
             axes = (capacity,) if self._axes == 1 else (self._axes, capacity)
-            self._positions = torch.empty(axes, dtype=torch.int64, device=self._device)
-            self._ids = torch.empty(capacity, dtype=torch.int64, device=self._device)
+            self._positions = torch.empty(axes, dtype=torch.int64, device=self._home)
+            self._ids = torch.empty(capacity, dtype=torch.int64, device=self._home)
 
     @property
     def _buffers(self) -> tuple[Tensor, ...]:
@@ -116,6 +120,15 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         """Bytes of all buffers."""
         return sum(t.numel() * t.element_size() for t in self._buffers)
 
+    def take(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Un-rotated keys and values of some slots, ``[1, kv_heads, chosen, head_dim]``, copied.
+
+        Args:
+            chosen: Indices or a mask of occupied slots, on any device.
+        """
+        chosen = chosen.to(self.device)
+        return self.raw_keys[:, :, chosen], self.values[:, :, chosen]
+
     def append(self, raw: Tensor, values: Tensor, step: Step, layer_index: int) -> None:
         """Add new tokens ``[1, kv_heads, n, head_dim]`` behind the occupied slots."""
         start, end = self.length, self.length + raw.shape[2]
@@ -150,7 +163,7 @@ class LayerSlots(CacheLayerMixin):  # type: ignore[misc]
         self, raw: Tensor, values: Tensor, positions: Tensor, ids: Tensor, rotary: RotaryFunction
     ) -> None:
         """Replace all occupied slots; keys are rotated once from the un-rotated ones."""
-        keys = rotate(raw, rotary(positions))
+        keys = rotate(raw, moved(rotary(positions), self.device))
         self.length = 0
         if not self.owns_tail:
             self._allocate(self.limit or max(int(raw.shape[2]), 256))
@@ -217,7 +230,8 @@ class HierarchicalCache(Cache):  # type: ignore[misc]
     """
 
     def __init__(self, dims: ModelDims, rotary: RotaryFunction, capacity: int | None) -> None:
-        super().__init__(layers=[LayerSlots(dims, capacity) for _ in range(dims.num_layers)])
+        layers = range(dims.num_layers)
+        super().__init__(layers=[LayerSlots(dims, capacity, layer) for layer in layers])
         self.dims = dims
         self.rotary = rotary
         self.current_step: Step | None = None
@@ -252,24 +266,38 @@ class HierarchicalCache(Cache):  # type: ignore[misc]
             actual: The positions by which queries and keys of all layers are really rotated, where
                 they differ from the recorded ones; for ``positions.Released`` only.
         """
-        by_tensor: dict[int, Rotation] = {}
-        for tensor in positions:
-            if id(tensor) not in by_tensor:
-                by_tensor[id(tensor)] = self.rotary(tensor)
-        rotations = [by_tensor[id(tensor)] for tensor in positions]
+        rotations = self._rotations(positions)
         step = Step(list(positions), ids, rotations, probe, rotations, [None] * len(rotations))
         if actual is not None:
-            step.rotations = [self.rotary(actual)] * len(rotations)
+            step.rotations = self._rotations([actual] * len(positions))
             step.turns = [
-                None if torch.equal(actual, recorded) else self.rotary(actual - recorded)
-                for recorded in positions
+                None
+                if torch.equal(actual, recorded)
+                else moved(self.rotary(actual - recorded), self.dims.device_of(layer))
+                for layer, recorded in enumerate(positions)
             ]
+        if probe is not None:
+            probe.home = ids.device
         self.current_step = step
         try:
             yield step
         finally:
             self.current_step = None
             self.note_peak()
+
+    def _rotations(self, positions: Sequence[Tensor]) -> list[Rotation]:
+        """Cosine and sine per layer, made once per tensor and copied once per device."""
+        made: dict[int, Rotation] = {}
+        there: dict[tuple[int, torch.device], Rotation] = {}
+        result = []
+        for layer, tensor in enumerate(positions):
+            name, device = id(tensor), self.dims.device_of(layer)
+            if name not in made:
+                made[name] = self.rotary(tensor)
+            if (name, device) not in there:
+                there[name, device] = moved(made[name], device)
+            result.append(there[name, device])
+        return result
 
     def note_peak(self) -> None:
         """Record the most slots seen, also in the cache this one was forked from."""

@@ -122,7 +122,7 @@ class Compactor:
         slots: LayerSlots = self.cache.layers[layer]
         prefix = torch.arange(self.num_prefix, device=kept.device)
         index = torch.cat([prefix, kept + self.num_prefix])
-        raw, values = slots.raw_keys[:, :, index], slots.values[:, :, index]
+        raw, values = slots.take(index)
         positions, ids = slots.positions[..., index], slots.ids[index]
         spec = self.policy.selection
         if spec.summary == "none" or self.bands[layer] not in spec.summary_bands:
@@ -135,8 +135,9 @@ class Compactor:
         new_id, weights = self._new_summary(
             layer, slots.ids[is_evicted], is_weighted=not is_appended
         )
-        summary_raw = _weighted_mean(slots.raw_keys[:, :, is_evicted], weights)
-        summary_values = _weighted_mean(slots.values[:, :, is_evicted], weights)
+        gone_raw, gone_values = slots.take(is_evicted)
+        summary_raw = _weighted_mean(gone_raw, weights)
+        summary_values = _weighted_mean(gone_values, weights)
         place = summary_position(positions, is_appended=is_appended, num_prefix=self.num_prefix)
         at = index.shape[0] if is_appended else self.num_prefix
         new_position = positions.new_full((*positions.shape[:-1], 1), place)
@@ -172,5 +173,5 @@ def _weighted_mean(tensor: Tensor, weights: Tensor) -> Tensor:
     The mean of un-rotated keys is HERMES's phase-aligned mean: aligning phases to a position
     undoes each token's own rotation.
     """
-    share = (weights / weights.sum())[None, None, :, None]
+    share = (weights / weights.sum())[None, None, :, None].to(tensor.device)
     return (tensor.float() * share).sum(dim=2, keepdim=True).to(tensor.dtype)

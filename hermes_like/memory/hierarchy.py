@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,9 +20,10 @@ from hermes_like.memory.attention import AttentionProbe
 from hermes_like.memory.budget import Budget, plan_budget
 from hermes_like.memory.cache import HierarchicalCache, LayerSlots
 from hermes_like.memory.compaction import Compactor
+from hermes_like.memory.devices import wait_for
 from hermes_like.memory.positions import SCHEMES
 from hermes_like.memory.provenance import FrameRecord, FrameTable
-from hermes_like.memory.rotation import rotate
+from hermes_like.memory.rotation import moved, rotate
 from hermes_like.memory.scoring import embedding_mass, guidance_passes, true_mass
 from hermes_like.models.base import ModelAdapter
 from hermes_like.policies.base import Guidance, RetentionPolicy
@@ -34,9 +35,9 @@ class KVBlock:
     """Keys and values of consecutive tokens in one decoder layer, ready to be stored.
 
     Attributes:
-        raw_keys: ``[kv_heads, tokens, head_dim]`` un-rotated keys.
-        values: ``[kv_heads, tokens, head_dim]``.
-        ids: int64 ``[tokens]`` provenance.
+        raw_keys: ``[kv_heads, tokens, head_dim]`` un-rotated keys, on the layer's device.
+        values: ``[kv_heads, tokens, head_dim]``, there too.
+        ids: int64 ``[tokens]`` provenance, on the device of all ids.
     """
 
     raw_keys: Tensor
@@ -51,7 +52,7 @@ class MemoryClock:
     prefill_s: float = 0.0
     scoring_s: float = 0.0
     compaction_s: float = 0.0
-    _device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    _devices: tuple[torch.device, ...] = ()
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -60,8 +61,7 @@ class MemoryClock:
         try:
             yield
         finally:
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
+            wait_for(self._devices)
             setattr(self, name, getattr(self, name) + time.perf_counter() - start)
 
 
@@ -115,7 +115,7 @@ class DeviceMemory:
             protected_frames=config.protected_frames,
         )
         self.frames = FrameTable()
-        self.clock = MemoryClock(_device=adapter.dims.device)
+        self.clock = MemoryClock(_devices=adapter.dims.devices)
         self.num_frames = 0
         self.num_compactions = 0
         self.first_short_frame = 0
@@ -226,7 +226,8 @@ class DeviceMemory:
         ids = provenance.frame_ids(self.num_frames, count, self.tokens_per_frame, device)
         with self._step(self.cache, ids):
             for layer, (raw, values) in enumerate(blocks):
-                self.cache.update(raw[None].to(device), values[None].to(device), layer)
+                there = self.adapter.dims.device_of(layer)
+                self.cache.update(raw[None].to(there), values[None].to(there), layer)
         self._note_frames(records)
 
     def skip_to(self, frame: int) -> None:
@@ -247,7 +248,7 @@ class DeviceMemory:
             of = provenance.frames_of(slots.ids, self.tokens_per_frame)
             stays = ~torch.isin(of, gone) & ~torch.isin(slots.ids, slots.ids.new_tensor(tainted))
             self.compactor.summaries[layer] = {k: v for k, v in known.items() if k not in tainted}
-            raw, values = slots.raw_keys[:, :, stays], slots.values[:, :, stays]
+            raw, values = slots.take(stays)
             parts.append((raw, values, slots.positions[..., stays], slots.ids[stays]))
         for slots, (raw, values, positions, ids) in zip(self.cache.layers, parts, strict=True):
             slots.rewrite(raw, values, positions, ids, self.cache.rotary)
@@ -310,7 +311,8 @@ class DeviceMemory:
         start = first_frame * self.tokens_per_frame
         end = start + num_frames * self.tokens_per_frame
         chosen = (slots.ids >= start) & (slots.ids < end)
-        return KVBlock(slots.raw_keys[0, :, chosen], slots.values[0, :, chosen], slots.ids[chosen])
+        raw, values = slots.take(chosen)
+        return KVBlock(raw[0], values[0], slots.ids[chosen])
 
     def layer_stats(self) -> tuple[LayerStats, ...]:
         """What each layer holds."""
@@ -363,7 +365,9 @@ class DeviceMemory:
             assert set(ids[provenance.is_summary(ids)].tolist()) == known, (
                 f"{name}: unknown summary"
             )
-            again = rotate(slots.raw_keys, self.adapter.rotary(slots.positions))
+            again = rotate(
+                slots.raw_keys, moved(self.adapter.rotary(slots.positions), slots.device)
+            )
             assert torch.equal(again, slots.keys), (
                 f"{name}: rotated key is not rotate(raw, position)"
             )

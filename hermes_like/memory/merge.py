@@ -21,9 +21,9 @@ class ReturnedTokens:
     """Tokens of one decoder layer that come back from a tier.
 
     Attributes:
-        raw_keys: ``[kv_heads, tokens, head_dim]`` un-rotated keys.
-        values: ``[kv_heads, tokens, head_dim]``.
-        ids: int64 ``[tokens]`` provenance, all of them vision tokens.
+        raw_keys: ``[kv_heads, tokens, head_dim]`` un-rotated keys, on the layer's device.
+        values: ``[kv_heads, tokens, head_dim]``, there too.
+        ids: int64 ``[tokens]`` provenance, all of them vision tokens, on the device of all ids.
     """
 
     raw_keys: Tensor
@@ -69,11 +69,12 @@ def _merged(slots: LayerSlots, tokens: ReturnedTokens) -> tuple[Tensor, Tensor, 
     """Raw keys, values and ids of one layer with the new tokens in their places."""
     is_new = ~torch.isin(tokens.ids, slots.ids)
     ids = torch.cat([slots.ids, tokens.ids[is_new]])
-    raw = torch.cat([slots.raw_keys, tokens.raw_keys[None][:, :, is_new]], dim=2)
-    values = torch.cat([slots.values, tokens.values[None][:, :, is_new]], dim=2)
     places = torch.cat([_places(slots.ids), tokens.ids[is_new]])
     order = torch.argsort(places, stable=True)
-    return raw[:, :, order], values[:, :, order], ids[order]
+    new, place = is_new.to(slots.device), order.to(slots.device)
+    raw = torch.cat([slots.raw_keys, tokens.raw_keys[None][:, :, new]], dim=2)
+    values = torch.cat([slots.values, tokens.values[None][:, :, new]], dim=2)
+    return raw[:, :, place], values[:, :, place], ids[order]
 
 
 def _places(ids: Tensor) -> Tensor:

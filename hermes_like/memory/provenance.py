@@ -90,7 +90,8 @@ def random_priority(frames: Tensor, cells: Tensor, seed: int = 0) -> Tensor:
     for factor in _MIX:
         x = ((x ^ (x >> 16)) * factor) & _MASK
     x = x ^ (x >> 16)
-    return (x.to(torch.float64) / float(1 << 32)).to(torch.float32)
+    # Rounded once; through float64, which not every device has, it would be the same number.
+    return x.to(torch.float32) / float(1 << 32)
 
 
 class FrameTable:

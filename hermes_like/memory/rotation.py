@@ -19,3 +19,9 @@ def rotate(raw: Tensor, rotation: Rotation) -> Tensor:
     half = x.shape[-1] // 2
     turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
     return (x * cos + turned * sin).to(raw.dtype)
+
+
+def moved(rotation: Rotation, device: torch.device) -> Rotation:
+    """The same cosine and sine on a device; nothing is copied that is there."""
+    cos, sin = rotation
+    return cos.to(device), sin.to(device)

@@ -16,7 +16,7 @@ from torch import Tensor
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.merge import ReturnedTokens
 from hermes_like.memory.positions import PositionScheme
-from hermes_like.memory.rotation import rotate
+from hermes_like.memory.rotation import moved, rotate
 
 
 def row_positions(
@@ -70,7 +70,7 @@ class RowsCache(HierarchicalCache):
             prefix = slots.raw_keys[0, :, :num_prefix], slots.values[0, :, :num_prefix]
             raw = [torch.cat([prefix[0], row[layer].raw_keys], dim=1) for row in rows]
             values = [torch.cat([prefix[1], row[layer].values], dim=1) for row in rows]
-            self._row_keys.append(rotate(torch.stack(raw), rotation))
+            self._row_keys.append(rotate(torch.stack(raw), moved(rotation, slots.device)))
             self._row_values.append(torch.stack(values))
         self.next_position = int(positions.max()) + 1
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hermes_like.memory.attention import AttentionProbe
 from hermes_like.memory.cache import HierarchicalCache, LayerSlots
-from hermes_like.memory.rotation import rotate
+from hermes_like.memory.rotation import moved, rotate
 from hermes_like.models.base import ModelAdapter
 from hermes_like.policies.base import Guidance
 from hermes_like.records import Band
@@ -128,7 +128,8 @@ def _embedding_attention(
 ) -> Tensor:
     """``[rows, keys]`` attention of un-advanced queries, averaged over heads, no causal mask."""
     query, key = adapter.raw_query_key(layer, embeds)
-    rotation = adapter.rotary(torch.arange(start, start + embeds.shape[0], device=embeds.device))
+    positions = torch.arange(start, start + embeds.shape[0], device=embeds.device)
+    rotation = moved(adapter.rotary(positions), slots.device)
     query, key = rotate(query, rotation), rotate(key, rotation)
     keys = torch.cat([slots.keys[0], key], dim=1).repeat_interleave(
         query.shape[0] // key.shape[0], dim=0
@@ -136,4 +137,4 @@ def _embedding_attention(
     logits = query.float() @ keys.float().transpose(1, 2) * adapter.dims.head_dim**-0.5
     # The released code rounds the logits first where it takes its softmax in half precision.
     mass: Tensor = logits.to(adapter.released_softmax).softmax(-1).float().mean(0)
-    return mass
+    return mass.to(embeds.device)

@@ -58,10 +58,10 @@ def restore_snapshot(
     """
     device = memory.adapter.dims.device
     for index, slots in enumerate(memory.cache.layers):
-        raw, values, positions, ids = (
-            tensors[f"{index}.{name}"].to(device)
-            for name in ("raw_keys", "values", "positions", "ids")
+        raw, values = (
+            tensors[f"{index}.{name}"].to(slots.device) for name in ("raw_keys", "values")
         )
+        positions, ids = (tensors[f"{index}.{name}"].to(device) for name in ("positions", "ids"))
         if raw.shape[1] != memory.adapter.dims.num_kv_heads or raw.dtype != slots.raw_keys.dtype:
             raise StorageError(
                 f"snapshot, layer {index}: expected {memory.adapter.dims.num_kv_heads} KV heads of "

@@ -12,8 +12,8 @@ def load_model(config: ModelConfig | str = "sprites") -> ModelAdapter:
     """Load a base model once; any number of sessions may share it.
 
     Args:
-        config: A model configuration, or just a name: ``sprites`` (bundled), ``random:<shape>``
-            (true shape, random weights), a local folder, or a Hugging Face name.
+        config: A model configuration, or just a name: ``sprites`` and ``easyvqa`` (bundled),
+            ``random:<shape>`` (true shape, random weights), a local folder, or a Hugging Face name.
 
     Raises:
         ModelNotFoundError: Nothing was found under the name; one line says where it was looked for.
@@ -21,10 +21,21 @@ def load_model(config: ModelConfig | str = "sprites") -> ModelAdapter:
     """
     if isinstance(config, str):
         config = ModelConfig(name=config)
+    adapter = _load(config)
+    if config.attention != "sdpa":
+        adapter.use_attention(config.attention)
+    return adapter
+
+
+def _load(config: ModelConfig) -> ModelAdapter:
     if config.name == "sprites":
         from hermes_like.models import sprites
 
         return sprites.load(config)
+    if config.name == "easyvqa":
+        from hermes_like.models import easyvqa
+
+        return easyvqa.load(config)
     if config.name.startswith("random:"):
         from hermes_like.models import random_shapes
 

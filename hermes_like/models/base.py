@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hermes_like.errors import ModelError
 from hermes_like.records import Image
 
 if TYPE_CHECKING:
@@ -34,10 +35,13 @@ class ModelDims:
         max_positions: Largest position the model was trained for, plus one.
         grid: Rows and columns of vision tokens per frame.
         dtype: Number type of weights and cache.
-        device: Where the decoder runs.
+        device: Where embeddings enter the decoder and logits leave it; positions and provenance
+            of all layers lie there too.
         position_axes: Rotary axes: 1, or 3 for time, height and width.
         frame_text_tokens: Text tokens that belong to every frame, such as its time stamp.
         feature_levels: Embeddings of a vision token, one for each decoder layer that takes one in.
+        layer_devices: Where each decoder layer runs and keeps its keys and values; empty: all of
+            them on ``device``.
     """
 
     num_layers: int
@@ -53,6 +57,16 @@ class ModelDims:
     position_axes: int = 1
     frame_text_tokens: int = 0
     feature_levels: int = 1
+    layer_devices: tuple[torch.device, ...] = ()
+
+    def device_of(self, layer: int) -> torch.device:
+        """Where a decoder layer keeps its keys and values."""
+        return self.layer_devices[layer] if self.layer_devices else self.device
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """All devices in use, each once, ``device`` first."""
+        return tuple(dict.fromkeys((self.device, *self.layer_devices)))
 
     @property
     def tokens_per_frame(self) -> int:
@@ -176,6 +190,15 @@ class ModelAdapter(ABC):
         Returns:
             ``[vocab]`` float32 logits of the last token, or an empty tensor.
         """
+
+    def use_attention(self, name: str) -> None:
+        """Choose how attention is computed; see ``memory/kernels.py``.
+
+        Raises:
+            ModelError: The model, or where it runs, does not have that way.
+        """
+        if name != "sdpa":
+            raise ModelError(f"model.attention: {self.name} has one way only, got {name!r}")
 
     def forward_rows(self, embeds: Tensor, cache: HierarchicalCache, rows: int) -> Tensor | None:
         """Run the decoder over several streams side by side, none of which sees another.

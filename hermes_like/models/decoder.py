@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from hermes_like.errors import ModelError
-from hermes_like.memory.attention import ATTENTION_NAME
+from hermes_like.memory.attention import ATTENTION_NAME, ATTENTION_NAMES
 from hermes_like.memory.cache import HierarchicalCache
+from hermes_like.memory.kernels import why_no_flash
 from hermes_like.models.base import ModelAdapter
 from hermes_like.models.identity import json_digest, weights_digest
 from hermes_like.models.text import TextCodec
@@ -29,6 +30,10 @@ GLOBAL_GUIDANCE = (
     "Summarize the video narrative, identifying main characters, key events, timeline changes, "
     "and the overall theme."
 )
+
+
+#: Kinds of rotary positions whose frequencies stay what they are.
+ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,38 @@ def refuse_partial_layers(config: Any, name: str) -> None:
         )
 
 
+def refuse_moving_rotations(config: Any, name: str) -> None:
+    """Refuse positions whose frequencies change with the length, or that turn part of a head only.
+
+    A key is rotated again at every new position, so a position must mean the same all the time.
+    The dynamic kind does so up to the model's last position, which no token passes.
+
+    Args:
+        config: Of the text model.
+        name: For the message.
+
+    Raises:
+        ModelError: It has such positions.
+    """
+    rope = dict(getattr(config, "rope_parameters", None) or {})
+    kind, part = rope.get("rope_type", "default"), rope.get("partial_rotary_factor", 1.0)
+    if kind not in ROPE_TYPES:
+        raise ModelError(
+            f"{name}: rotary positions of type {kind!r} change their frequencies with the length "
+            f"of the text or are not known; expected one of {', '.join(ROPE_TYPES)}"
+        )
+    if part not in (None, 1, 1.0):
+        raise ModelError(f"{name}: expected positions that turn whole heads, got a part of {part}")
+
+
+def layer_devices(model: Any) -> tuple[torch.device, ...]:
+    """Where each decoder layer lies; empty: all of them where the embeddings are."""
+    layers = model.model.language_model.layers
+    found = tuple(next(layer.parameters()).device for layer in layers)
+    is_one = set(found) == {model.get_input_embeddings().weight.device}
+    return () if is_one else found
+
+
 class DecoderAdapter(ModelAdapter):
     """An adapter around a conditional-generation model of transformers.
 
@@ -85,7 +122,8 @@ class DecoderAdapter(ModelAdapter):
         eos_ids: Token ids that end an answer.
 
     Raises:
-        ModelError: A decoder layer drops or merges tokens by itself (sliding window, linear).
+        ModelError: A decoder layer drops or merges tokens by itself (sliding window, linear), or
+            rotary positions do not mean the same all the time.
     """
 
     guidance_prompts = (LOCAL_GUIDANCE, GLOBAL_GUIDANCE)
@@ -104,7 +142,9 @@ class DecoderAdapter(ModelAdapter):
         self._model = model
         self._core = model.model
         self._decoder = model.model.language_model
+        self._attention = "sdpa"
         refuse_partial_layers(model.config.text_config, name)
+        refuse_moving_rotations(model.config.text_config, name)
         model.set_attn_implementation({"text_config": ATTENTION_NAME})
 
     # -- text ------------------------------------------------------------------------------------
@@ -143,6 +183,15 @@ class DecoderAdapter(ModelAdapter):
             "question asks about? Answer yes or no."
         )
 
+    def use_attention(self, name: str) -> None:
+        """See :class:`ModelAdapter`."""
+        dims = self.dims
+        reason = why_no_flash(dims.device, dims.dtype, dims.head_dim) if name == "flash" else None
+        if reason:
+            raise ModelError(f"model.attention: no flash kernels: {reason}; expected sdpa")
+        self._attention = name
+        self._model.set_attn_implementation({"text_config": ATTENTION_NAMES[name]})
+
     # -- decoder ---------------------------------------------------------------------------------
 
     def forward(self, embeds: Tensor, cache: HierarchicalCache, *, logits: bool = False) -> Tensor:
@@ -151,13 +200,14 @@ class DecoderAdapter(ModelAdapter):
             hidden = self._hidden(embeds, cache)
             if not logits:
                 return embeds.new_empty(0, dtype=torch.float32)
-            return self._model.lm_head(hidden[-1]).float()  # type: ignore[no-any-return]
+            last = hidden[-1].to(self.dims.device)
+            return self._model.lm_head(last).float()  # type: ignore[no-any-return]
 
     def forward_rows(self, embeds: Tensor, cache: HierarchicalCache, rows: int) -> Tensor:
         """See :class:`ModelAdapter`."""
         with torch.inference_mode():
             hidden = self._hidden(embeds, cache)
-            last = hidden.reshape(rows, -1, hidden.shape[-1])[:, -1]
+            last = hidden.reshape(rows, -1, hidden.shape[-1])[:, -1].to(self.dims.device)
             return self._model.lm_head(last).float()  # type: ignore[no-any-return]
 
     def _hidden(self, embeds: Tensor, cache: HierarchicalCache) -> Tensor:
@@ -191,15 +241,17 @@ class DecoderAdapter(ModelAdapter):
     def raw_query_key(self, layer_index: int, embeds: Tensor) -> tuple[Tensor, Tensor]:
         """See :class:`ModelAdapter`."""
         layer = self._decoder.layers[layer_index]
-        attention = layer.self_attn
+        attention, embeds = layer.self_attn, embeds.to(self.dims.device_of(layer_index))
         with torch.inference_mode():
             normed = layer.input_layernorm(embeds[:, : self.dims.hidden_size])
             heads = (-1, self.dims.head_dim)
+            # Some kinds of positions also scale queries and keys, and do so at position 0.
+            scale = self._decoder.rotary_emb.attention_scaling
             query = attention.q_proj(normed).unflatten(-1, heads)
             key = attention.k_proj(normed).unflatten(-1, heads)
             if hasattr(attention, "q_norm"):
                 query, key = attention.q_norm(query), attention.k_norm(key)
-            return query.transpose(0, 1), key.transpose(0, 1)
+            return query.transpose(0, 1) * scale, key.transpose(0, 1) * scale
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -226,6 +278,7 @@ class DecoderAdapter(ModelAdapter):
             "rope_type": rope.get("rope_type", "default"),
             "rope_theta": rope.get("rope_theta"),
             "rope_scaling": {k: v for k, v in rope.items() if k not in ("rope_type", "rope_theta")},
+            "attention_kernel": self._attention,
             "keys_are_rotated": False,
             "kv_dtype": str(self.dims.dtype).removeprefix("torch."),
             "processor_digest": json_digest(self._processing()),

@@ -6,14 +6,14 @@ Preprocessing is plain torch; neither torchvision nor a processor of transformer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hermes_like.models.base import ModelDims
-from hermes_like.models.decoder import QWEN_CHAT, DecoderAdapter, PromptTemplate
+from hermes_like.models.decoder import QWEN_CHAT, DecoderAdapter, PromptTemplate, layer_devices
+from hermes_like.models.pictures import Resample, resized
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
 
@@ -40,7 +40,7 @@ class LlavaOnevisionAdapter(DecoderAdapter):
         *,
         name: str,
         template: PromptTemplate = QWEN_CHAT,
-        resample: Literal["bicubic", "area"] = "bicubic",
+        resample: Resample = "bicubic",
         eos_ids: frozenset[int],
     ) -> None:
         super().__init__(model, text, name=name, template=template, eos_ids=eos_ids)
@@ -65,6 +65,7 @@ class LlavaOnevisionAdapter(DecoderAdapter):
             grid=(side, side),
             dtype=weight.dtype,
             device=weight.device,
+            layer_devices=layer_devices(model),
         )
 
     def video_end(self) -> Tensor:
@@ -78,22 +79,14 @@ class LlavaOnevisionAdapter(DecoderAdapter):
         Plain stretch to the tower's size, as the family's processor does for video.
         """
         size = (self._image_size, self._image_size)
-        frames = []
-        for image in images:
-            x = torch.from_numpy(image).to(self.dims.device).permute(2, 0, 1)[None].float()
-            if self.resample == "area":
-                x = F.interpolate(x, size, mode="area")
-            else:
-                x = F.interpolate(x, size, mode="bicubic", antialias=True).clamp(0, 255).round()
-            frames.append(x)
+        frames = [resized(image, size, self.dims.device, self.resample) for image in images]
         return (torch.cat(frames) / 127.5 - 1.0).to(self.dims.dtype)
 
     def embed_frames(self, images: Sequence[Image]) -> Tensor:
         """See :class:`ModelAdapter`."""
         if not images:
-            return torch.empty(
-                0, self.dims.tokens_per_frame, self.dims.hidden_size, dtype=self.dims.dtype
-            )
+            shape = (0, self.dims.tokens_per_frame, self.dims.hidden_size)
+            return torch.empty(shape, dtype=self.dims.dtype, device=self.dims.device)
         config = self._model.config
         with torch.inference_mode():
             features = self._core.get_video_features(

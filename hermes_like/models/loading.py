@@ -11,16 +11,21 @@ import torch
 from transformers import (
     AutoConfig,
     AutoTokenizer,
+    InternVLForConditionalGeneration,
     LlavaOnevisionForConditionalGeneration,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
     Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeForConditionalGeneration,
 )
+from transformers.image_processing_base import ImageProcessingMixin
 from transformers.utils import logging as hub_logging
+from transformers.utils.hub import resolve_revision
 
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ModelError, ModelNotFoundError
-from hermes_like.models.decoder import refuse_partial_layers
+from hermes_like.models.decoder import refuse_moving_rotations, refuse_partial_layers
+from hermes_like.models.device_map import place
 
 #: Model type, as configuration files call it, to the library's class.
 SUPPORTED: dict[str, Any] = {
@@ -28,6 +33,8 @@ SUPPORTED: dict[str, Any] = {
     "qwen2_vl": Qwen2VLForConditionalGeneration,
     "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
     "qwen3_vl": Qwen3VLForConditionalGeneration,
+    "qwen3_vl_moe": Qwen3VLMoeForConditionalGeneration,
+    "internvl": InternVLForConditionalGeneration,
 }
 
 
@@ -50,10 +57,21 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """``auto`` becomes float32 on a CPU and bfloat16 elsewhere."""
+    """``auto`` becomes float32 on a CPU and bfloat16 elsewhere, where the device has it."""
     if name == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
+        return torch.float32 if device.type == "cpu" or _no_bfloat16(device) else torch.bfloat16
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+
+
+def _no_bfloat16(device: torch.device) -> bool:
+    """Whether numbers of 16 bits with the range of float32 are missing, as on older Macs."""
+    if device.type != "mps":
+        return False
+    try:
+        torch.zeros(1, dtype=torch.bfloat16, device=device)
+    except (TypeError, RuntimeError):
+        return True
+    return False
 
 
 def load_pretrained(
@@ -67,7 +85,7 @@ def load_pretrained(
         default_dtype: What ``auto`` means for this checkpoint.
 
     Returns:
-        Model in evaluation mode on its device, and tokenizer.
+        Model in evaluation mode on its device or devices, and tokenizer.
 
     Raises:
         ModelNotFoundError: Nothing usable under that name.
@@ -77,9 +95,12 @@ def load_pretrained(
     name = config.dtype if config.dtype != "auto" else default_dtype
     dtype = resolve_dtype(name, device)
     try:
-        at = {"revision": config.revision, "trust_remote_code": False}
+        # Once, so that all files are of one commit though a branch may move in between.
+        revision = resolve_revision(source, config.revision)
+        at = {"revision": revision, "trust_remote_code": False}
         found = AutoConfig.from_pretrained(source, **at)
         refuse_partial_layers(found.get_text_config(), source)
+        refuse_moving_rotations(found.get_text_config(), source)
         if found.model_type not in SUPPORTED:
             raise ModelError(
                 f"{source}: expected a model of type {' or '.join(SUPPORTED)}, "
@@ -90,7 +111,25 @@ def load_pretrained(
             model = SUPPORTED[found.model_type].from_pretrained(source, dtype=dtype, **at)
     except (OSError, ValueError) as error:
         raise ModelNotFoundError(_not_found(source, config.revision, error)) from error
+    # The library leaves this field empty; the fingerprint of a memory reads it.
+    model.config._commit_hash = getattr(revision, "resolved", revision)
+    if config.device_map is not None:
+        return place(model, config).eval(), tokenizer
     return model.to(device).eval(), tokenizer
+
+
+def picture_settings(source: str, revision: str | None) -> dict[str, Any]:
+    """What a checkpoint says of the pictures it takes, by name; empty: it says nothing.
+
+    Args:
+        source: Local folder or hub name.
+        revision: Commit of a hub model.
+    """
+    try:
+        found, _ = ImageProcessingMixin.get_image_processor_dict(source, revision=revision)
+    except OSError:
+        return {}
+    return dict(found)
 
 
 @contextmanager

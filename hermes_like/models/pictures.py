@@ -6,6 +6,7 @@ Plain torch on the model's device. It knows sizes and number types, not models.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,31 @@ from torch import Tensor
 
 from hermes_like.errors import ConfigError
 from hermes_like.records import Image
+
+Resample = Literal["bicubic", "area"]
+
+
+def resized(image: Image, size: tuple[int, int], device: torch.device, how: Resample) -> Tensor:
+    """One picture at a size, whole grey levels where it is interpolated.
+
+    On Apple's devices torch lacks these filters; there the CPU does it before the picture is moved.
+
+    Args:
+        image: uint8 ``[H, W, 3]``.
+        size: Height and width to bring it to.
+        device: Where the result shall be.
+        how: The filter.
+
+    Returns:
+        float32 ``[1, 3, height, width]``, 0 to 255.
+    """
+    at = torch.device("cpu") if device.type == "mps" else device
+    x = torch.from_numpy(image).to(at).permute(2, 0, 1)[None].float()
+    if how == "area":
+        x = F.interpolate(x, size, mode="area")
+    else:
+        x = F.interpolate(x, size, mode="bicubic", antialias=True).clamp(0, 255).round()
+    return x.to(device)
 
 
 def frame_size(pixels: int, shape: tuple[int, int], unit: int) -> tuple[int, int]:
@@ -54,8 +80,7 @@ def fitted(image: Image, size: tuple[int, int], unit: int, device: torch.device)
     inner = _inside(image.shape[0], image.shape[1], size)
     if tall - inner[0] < unit and wide - inner[1] < unit:
         inner = size
-    x = torch.from_numpy(image).to(device).permute(2, 0, 1)[None].float()
-    x = F.interpolate(x, inner, mode="bicubic", antialias=True).clamp(0, 255).round()
+    x = resized(image, inner, device, "bicubic")
     top, left = (tall - inner[0]) // 2, (wide - inner[1]) // 2
     return F.pad(x, (left, wide - inner[1] - left, top, tall - inner[0] - top))
 

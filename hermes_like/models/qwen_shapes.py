@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from transformers import (
@@ -12,6 +13,8 @@ from transformers import (
     Qwen2VLForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
 )
 
 from hermes_like.config import ModelConfig
@@ -29,6 +32,7 @@ FAMILIES: dict[str, tuple[Any, Any, type[QwenVLAdapter]]] = {
     "qwen2-vl": (Qwen2VLConfig, Qwen2VLForConditionalGeneration, QwenVLAdapter),
     "qwen2.5-vl": (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, QwenVLAdapter),
     "qwen3-vl": (Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLAdapter),
+    "qwen3-vl-moe": (Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration, Qwen3VLAdapter),
 }
 #: Special tokens of the tiny shapes; their ids follow the bytes.
 SPECIAL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
@@ -52,6 +56,7 @@ _ROPE_3 = {
     "mrope_section": [24, 20, 20],
     "mrope_interleaved": True,
 }
+_TOWER_2 = {"depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14}
 _TOWER_2_5 = {
     "depth": 32,
     "hidden_size": 1280,
@@ -81,6 +86,39 @@ _SMALL_TOWER_3 = {
     "deepstack_visual_indexes": [5, 11, 17],
 }
 
+_TEXT_72B = {
+    "hidden_size": 8192,
+    "intermediate_size": 29568,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 152064,
+    "rope_parameters": _ROPE,
+}
+_TINY_TEXT_3 = {
+    **_TINY_TEXT,
+    "head_dim": 16,
+    "rope_parameters": {**_ROPE_3, "rope_theta": 10_000.0, "mrope_section": [4, 2, 2]},
+}
+_TINY_TOWER_3 = {
+    "depth": 3,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "out_hidden_size": 64,
+    "patch_size": 4,
+    "num_position_embeddings": 16,
+    "deepstack_visual_indexes": [0, 1],
+}
+_TOWER_3 = {
+    "depth": 27,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_heads": 16,
+    "patch_size": 16,
+    "deepstack_visual_indexes": [8, 16, 24],
+}
+
 SHAPES: dict[str, dict[str, dict[str, Any]]] = {
     "qwen2-vl-tiny": {
         "text": {**_TINY_TEXT, "rope_parameters": _TINY_ROPE},
@@ -107,22 +145,15 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
             "tokens_per_second": 2,
         },
     },
-    "qwen3-vl-tiny": {
+    "qwen3-vl-tiny": {"text": _TINY_TEXT_3, "vision": _TINY_TOWER_3},
+    "qwen3-vl-moe-tiny": {
         "text": {
-            **_TINY_TEXT,
-            "head_dim": 16,
-            "rope_parameters": {**_ROPE_3, "rope_theta": 10_000.0, "mrope_section": [4, 2, 2]},
+            **_TINY_TEXT_3,
+            "moe_intermediate_size": 32,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
         },
-        "vision": {
-            "depth": 3,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 2,
-            "out_hidden_size": 64,
-            "patch_size": 4,
-            "num_position_embeddings": 16,
-            "deepstack_visual_indexes": [0, 1],
-        },
+        "vision": _TINY_TOWER_3,
     },
     "qwen2-vl-7b": {
         "text": {
@@ -135,14 +166,7 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
             "max_position_embeddings": 32768,
             "rope_parameters": _ROPE,
         },
-        "vision": {
-            "depth": 32,
-            "embed_dim": 1280,
-            "hidden_size": 3584,
-            "num_heads": 16,
-            "mlp_ratio": 4,
-            "patch_size": 14,
-        },
+        "vision": {**_TOWER_2, "hidden_size": 3584},
     },
     "qwen2.5-vl-3b": {
         "text": {
@@ -193,15 +217,28 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "qwen3-vl-8b": {
         "text": {**_TEXT_3, "hidden_size": 4096, "intermediate_size": 12288},
-        "vision": {
-            "depth": 27,
-            "hidden_size": 1152,
-            "intermediate_size": 4304,
-            "num_heads": 16,
-            "out_hidden_size": 4096,
-            "patch_size": 16,
-            "deepstack_visual_indexes": [8, 16, 24],
+        "vision": {**_TOWER_3, "out_hidden_size": 4096},
+    },
+    "qwen3-vl-moe-30b": {
+        "text": {
+            **_TEXT_3,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "moe_intermediate_size": 768,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+            "num_hidden_layers": 48,
+            "num_key_value_heads": 4,
         },
+        "vision": {**_TOWER_3, "out_hidden_size": 2048},
+    },
+    "qwen2-vl-72b": {
+        "text": {**_TEXT_72B, "max_position_embeddings": 32768},
+        "vision": {**_TOWER_2, "hidden_size": 8192},
+    },
+    "qwen2.5-vl-72b": {
+        "text": {**_TEXT_72B, "max_position_embeddings": 128000},
+        "vision": {**_TOWER_2_5, "intermediate_size": 3456, "out_hidden_size": 8192},
     },
 }
 #: Height and width of a frame of the tiny shapes: 2 x 3 tokens.
@@ -237,7 +274,7 @@ def build(shape: str) -> Any:
     """The library's model of a shape, with whatever weights it begins with."""
     make_config, make_model, _ = family_of(shape)
     parts = SHAPES[shape]
-    text = dict(parts["text"])
+    text = deepcopy(parts["text"])
     is_tied = bool(text.pop("tie_word_embeddings", False))
     # Tiny: behind the special tokens of the tokenizer; else as released.
     marks = (258, 259, 260, 261) if text["vocab_size"] < 1000 else (151652, 151653, 151655, 151656)

@@ -17,7 +17,7 @@ from torch import Tensor
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ConfigError
 from hermes_like.models.base import FrameLayout, ModelDims
-from hermes_like.models.decoder import DecoderAdapter, PromptTemplate
+from hermes_like.models.decoder import DecoderAdapter, PromptTemplate, layer_devices
 from hermes_like.models.pictures import fitted, frame_size, patches
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
@@ -96,6 +96,7 @@ class QwenVLAdapter(DecoderAdapter):
             dtype=weight.dtype,
             device=weight.device,
             position_axes=3,
+            layer_devices=layer_devices(model),
         )
 
     def _layout(self) -> FrameLayout:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +17,9 @@ from transformers import (
 
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ConfigError
-from hermes_like.models import qwen_shapes
+from hermes_like.models import internvl_shapes, qwen_shapes
 from hermes_like.models.base import ModelAdapter
+from hermes_like.models.device_map import place
 from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 from hermes_like.models.loading import resolve_device, resolve_dtype
 from hermes_like.models.text import ByteTokenizer, HashTokenizer, TextCodec
@@ -74,7 +77,20 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {
         },
         "vision": _VISION,
     },
+    "llava-onevision-72b": {
+        "text": {
+            "hidden_size": 8192,
+            "intermediate_size": 29568,
+            "num_hidden_layers": 80,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "vocab_size": 152064,
+            "max_position_embeddings": 32768,
+        },
+        "vision": _VISION,
+    },
     **qwen_shapes.SHAPES,
+    **internvl_shapes.SHAPES,
 }
 
 
@@ -93,10 +109,15 @@ def load(config: ModelConfig, *, seed: int = 0) -> ModelAdapter:
         raise ConfigError(unknown_name("random shape", shape, sorted(SHAPES)))
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
-    if shape in qwen_shapes.SHAPES:
-        made = filled(lambda: qwen_shapes.build(shape), device=device, dtype=dtype, seed=seed)
-        return qwen_shapes.adapter(made, shape, config)
-    model = build(SHAPES[shape], device=device, dtype=dtype, seed=seed)
+    make = partial(_unfilled, shape)
+    if config.device_map is None:
+        model = filled(make, device=device, dtype=dtype, seed=seed)
+    else:
+        model = spread(make, config, dtype=dtype, seed=seed)
+    for family in (qwen_shapes, internvl_shapes):
+        if shape in family.SHAPES:
+            made: ModelAdapter = family.adapter(model, shape, config)
+            return made
     vocab_size: int = SHAPES[shape]["text"]["vocab_size"]
     text: TextCodec = ByteTokenizer() if vocab_size < 1000 else HashTokenizer(vocab_size)
     return LlavaOnevisionAdapter(model, text, name=config.name, eos_ids=frozenset({vocab_size - 1}))
@@ -106,6 +127,18 @@ def build(
     shape: dict[str, dict[str, Any]], *, device: torch.device, dtype: torch.dtype, seed: int
 ) -> Any:
     """A LLaVA-OneVision of a shape with seeded random weights, made in place on its device."""
+    return filled(partial(_llava, shape), device=device, dtype=dtype, seed=seed)
+
+
+def _unfilled(shape: str) -> Any:
+    """The library's model of a shape, with whatever weights it begins with."""
+    for family in (qwen_shapes, internvl_shapes):
+        if shape in family.SHAPES:
+            return family.build(shape)
+    return _llava(SHAPES[shape])
+
+
+def _llava(shape: dict[str, dict[str, Any]]) -> Any:
     rope = {"rope_type": "default", "rope_theta": 1_000_000.0}
     config = LlavaOnevisionConfig(
         text_config=Qwen2Config(**shape["text"], rope_parameters=rope),
@@ -116,22 +149,33 @@ def build(
         image_token_id=shape["text"]["vocab_size"] - 3,
         video_token_id=shape["text"]["vocab_size"] - 2,
     )
-    return filled(
-        lambda: LlavaOnevisionForConditionalGeneration(config),
-        device=device,
-        dtype=dtype,
-        seed=seed,
-    )
+    return LlavaOnevisionForConditionalGeneration(config)
 
 
 def filled(make: Callable[[], Any], *, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
     """What ``make`` makes, with seeded random weights, in place on its device."""
+    with _default_dtype(dtype), torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
+        return make().eval()
+
+
+def spread(make: Callable[[], Any], config: ModelConfig, *, dtype: torch.dtype, seed: int) -> Any:
+    """The same over several devices, each part in place on its own: none ever holds them all."""
+    with _default_dtype(dtype), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        with torch.device("meta"):
+            model = make()
+        place(model, config, is_empty=True)
+        model.initialize_weights()
+        model.tie_weights()
+    return model.eval()
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with torch.random.fork_rng(), torch.device(device):
-            torch.manual_seed(seed)
-            model = make()
+        yield
     finally:
         torch.set_default_dtype(before)
-    return model.eval()

@@ -80,7 +80,7 @@ def resident_frames(
         chosen = whole[place] == provenance.frames_of(slots.ids, tokens_per_frame)
         cells = provenance.cells_of(slots.ids[chosen], tokens_per_frame)
         rows = _rows(place[chosen] * tokens_per_frame + cells, tokens_per_frame, groups)
-        keys = slots.raw_keys[0, head, chosen]
+        keys = slots.raw_keys[0, head, chosen.to(slots.device)]
         parts.append(_means(keys, rows, int(whole.shape[0]) * groups))
     return ResidentFrames(whole.cpu().numpy(), _numpy(torch.stack(parts, dim=1)))
 
@@ -110,8 +110,9 @@ def _means(keys: Tensor, rows: Tensor, num_rows: int) -> Tensor:
             f"expected tokens for {num_rows} vectors, "
             f"got some for {int((counts > 0).sum())} of {int(counts.shape[0])}"
         )
-    sums = torch.zeros(num_rows, keys.shape[1], dtype=torch.float32, device=keys.device)
-    return sums.index_add_(0, rows, keys.to(torch.float32)) / counts[:, None]
+    # Heads of layers on other devices: their vectors are put beside each other where the ids are.
+    sums = torch.zeros(num_rows, keys.shape[1], dtype=torch.float32, device=rows.device)
+    return sums.index_add_(0, rows, keys.to(rows.device, torch.float32)) / counts[:, None]
 
 
 def _numpy(vectors: Tensor) -> FloatArray:

@@ -242,6 +242,7 @@ def test_bytes_per_value(name: str, most: float) -> None:
     assert len(codec(name).encode(made)) / (2 * made.values.numel()) < most
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", NAMES)

@@ -18,6 +18,8 @@ NAMES = (
     "random:qwen2-vl-tiny",
     "random:qwen2.5-vl-tiny",
     "random:qwen3-vl-tiny",
+    "random:qwen3-vl-moe-tiny",
+    "random:internvl-tiny",
 )
 
 

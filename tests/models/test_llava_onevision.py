@@ -93,7 +93,11 @@ def test_unknown_shape_and_device_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("name", "per_frame", "kv_bytes"),
-    [("llava-onevision-0.5b", 196, 12_288), ("llava-onevision-7b", 196, 57_344)],
+    [
+        ("llava-onevision-0.5b", 196, 12_288),
+        ("llava-onevision-7b", 196, 57_344),
+        ("llava-onevision-72b", 196, 327_680),
+    ],
 )
 def test_released_shapes(name: str, per_frame: int, kv_bytes: int) -> None:
     """Tokens a frame and bytes a token in 16 bits, as published (built without memory)."""
@@ -105,7 +109,7 @@ def test_released_shapes(name: str, per_frame: int, kv_bytes: int) -> None:
     assert dims.kv_bytes_per_token == kv_bytes
     parameters = sum(p.numel() for p in model.parameters())
     assert parameters == pytest.approx(
-        {"0.5b": 1.03e9, "7b": 8.03e9}[name.split("-")[-1]], rel=0.02
+        {"0.5b": 1.03e9, "7b": 8.03e9, "72b": 73.2e9}[name.split("-")[-1]], rel=0.02
     )
 
 

@@ -39,7 +39,10 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["qwen2-vl-tiny", "qwen2.5-vl-tiny", "qwen3-vl-tiny"])
+@pytest.fixture(
+    scope="module",
+    params=["qwen2-vl-tiny", "qwen2.5-vl-tiny", "qwen3-vl-tiny", "qwen3-vl-moe-tiny"],
+)
 def shape(request) -> str:
     return request.param
 
@@ -263,14 +266,6 @@ def test_code_of_a_checkpoint_is_never_run(tmp_path) -> None:
     assert not marker.exists()
 
 
-def test_a_pinned_revision_is_in_the_fingerprint() -> None:
-    """The commit that the hub resolved a branch or tag to, not the name that was asked for."""
-    model = load(ModelConfig(name="random:qwen2-vl-tiny", device="cpu"))
-    assert model.identity()["revision"] is None
-    model._model.config._commit_hash = "0123abcd"
-    assert model.identity()["revision"] == "0123abcd"
-
-
 def test_what_frames_depend_on_is_in_the_fingerprint() -> None:
     """Another size of frames, other keys: a memory of one is no use to the other."""
     model = load(ModelConfig(name="random:qwen2.5-vl-tiny", device="cpu"))
@@ -309,6 +304,9 @@ def test_a_budget_of_pixels_gives_the_size() -> None:
         ("qwen3-vl-2b", 157, 114_688, 2.13e9),
         ("qwen3-vl-4b", 157, 147_456, 4.44e9),
         ("qwen3-vl-8b", 157, 147_456, 8.77e9),
+        ("qwen3-vl-moe-30b", 157, 98_304, 31.07e9),
+        ("qwen2-vl-72b", 144, 327_680, 73.4e9),
+        ("qwen2.5-vl-72b", 144, 327_680, 73.4e9),
     ],
 )
 def test_released_shapes(name: str, per_frame: int, kv_bytes: int, parameters: float) -> None:
