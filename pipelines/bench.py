@@ -3,12 +3,14 @@
     python -m pipelines.bench                                     the bundled sprites model
     python -m pipelines.bench --model random:llava-onevision-0.5b
     python -m pipelines.bench --model random:llava-onevision-7b   needs an accelerator
+    python -m pipelines.bench --model random:qwen3-vl-8b          any name of ``random:<shape>``
 
 One session runs through all stream lengths; at each it is asked with nothing pending and behind a
 whole chunk (the question comes with the chunk's last frame and waits for its encoding, prefill and
 compaction). Pictures are made before the clock starts. A real shape on a CPU spends seconds per
-picture in the vision tower: ``--vision-frames`` encodes only so many and repeats their tokens, and
-the share of vision is then worked out from their mean. The last line printed is JSON.
+picture in the vision tower: ``--vision-frames`` (3 there, all on an accelerator) encodes only so
+many and repeats their tokens, and the share of vision is then worked out from their mean. Weights
+of a random shape are made on their device, in their number type. The last line printed is JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ import torch
 
 from hermes_like.config import HermesConfig
 from hermes_like.models import ModelAdapter, load_model
-from hermes_like.presets import load_config, preset_path
+from hermes_like.models.loading import resolve_device
+from hermes_like.presets import load_config, preset_names, preset_path
 from hermes_like.records import Frame, SessionStats
 from hermes_like.session import StreamSession
 from hermes_like.sprites.source import open_sprites
@@ -202,18 +205,36 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device-tokens", type=int)
     parser.add_argument("--segment-frames", type=int, help="also prefilled in one pass")
     parser.add_argument("--vision-frames", type=int, help="pictures really encoded; 0: all")
+    parser.add_argument("--device", default="auto", help="auto | cpu | cuda")
+    parser.add_argument("--dtype", default="auto", help="auto | float32 | bfloat16 | float16")
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--threads", type=int, help="default: torch's own choice")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     return parser.parse_args(argv)
 
 
+def preset_of_shape(shape: str) -> str:
+    """The preset of a random shape; one without takes that of a name that begins most alike.
+
+    Of several, a tiny shape takes the first, any other the last, which is the largest.
+    """
+    names = preset_names()
+    if shape in names:
+        return shape
+    for length in range(len(shape), 4, -1):
+        alike = [name for name in names if name.startswith(shape[:length])]
+        if alike:
+            return alike[0 if shape.endswith("-tiny") else -1]
+    return RANDOM.preset
+
+
 def settings_of(args: argparse.Namespace) -> Settings:
     """Defaults of the model, with what the command line says."""
     base = SPRITES if args.model == "sprites" else RANDOM
     shape = args.model.partition(":")[2]
-    preset = args.preset or (base.preset if base is SPRITES or "0.5b" in shape else shape)
+    preset = args.preset or (base.preset if base is SPRITES else preset_of_shape(shape))
     overrides = {**base.overrides, "model.name": args.model}
+    overrides |= {"model.device": args.device, "model.dtype": args.dtype}
     if args.device_tokens is not None:
         overrides["memory.device_tokens"] = str(args.device_tokens)
     if args.segment_frames is not None:
@@ -221,7 +242,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
         overrides["memory.prefill_frames"] = str(args.segment_frames)
     lengths = tuple(map(int, args.frames.split(","))) if args.frames else base.lengths
     repeats = base.repeats if args.repeats is None else args.repeats
-    vision = base.vision_frames if args.vision_frames is None else args.vision_frames
+    vision = args.vision_frames
+    if vision is None:
+        vision = base.vision_frames if resolve_device(args.device).type == "cpu" else 0
     return Settings(preset, lengths, repeats, vision, base.question, overrides)
 
 

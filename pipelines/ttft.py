@@ -32,6 +32,7 @@ from hermes_like.presets import load_config, preset_path
 from hermes_like.records import Frame, Image, Route
 from hermes_like.retrieval.clock import StreamClock
 from hermes_like.retrieval.planner import plan_question
+from hermes_like.session import StreamSession
 from hermes_like.sprites.source import open_sprites
 from pipelines.long_jobs import anonymous_bytes, use_weights
 from pipelines.long_views import StudySession, View, Watched
@@ -149,7 +150,7 @@ class Stopwatch:
         """One question whose frames come from a tier; milliseconds."""
         view = {"device": self._now, "source": self._pictures}.get(tier, self._keys)
         if tier == "disk":
-            self._empty_host()
+            empty_host(self.session)
         self.parts.seconds.clear()
         asked = self.session.ask_through(view, question)
         answer, seconds = asked.answer, dict(self.parts.seconds)
@@ -184,19 +185,20 @@ class Stopwatch:
         assert asked_s >= started_s
         return time.perf_counter() - asked_s
 
-    def _empty_host(self) -> None:
-        """Ask for all the room of the host, and give it back."""
-        long_term = self.session.long_term
-        assert long_term is not None
-        long_term.flush()
-        host = long_term.chain.stats().tiers["host"]
-        held = 0
-        step = host.cap_bytes - (long_term.index.num_bytes + long_term.timeline.num_bytes)
-        while step:
-            if long_term.chain.reserve_host(step):
-                held += step
-            step //= 2
-        long_term.chain.reserve_host(-held)
+
+def empty_host(session: StreamSession) -> None:
+    """Ask for all the room of the host, and give it back: what is stored is on disk alone then."""
+    long_term = session.long_term
+    assert long_term is not None
+    long_term.flush()
+    host = long_term.chain.stats().tiers["host"]
+    held = 0
+    step = host.cap_bytes - (long_term.index.num_bytes + long_term.timeline.num_bytes)
+    while step:
+        if long_term.chain.reserve_host(step):
+            held += step
+        step //= 2
+    long_term.chain.reserve_host(-held)
 
 
 def measure(watch: Stopwatch, repeats: int) -> dict[str, list[dict[str, Any]]]:

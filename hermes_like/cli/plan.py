@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,15 +12,12 @@ from rich.table import Table
 
 from hermes_like.cli import options
 from hermes_like.cli.output import size
-from hermes_like.errors import ConfigError, ModelError, ModelNotFoundError
-from hermes_like.presets import load_config, preset_names
+from hermes_like.cli.plan_card import fit_cards, print_cards
+from hermes_like.cli.plan_model import model_shape
 
 if TYPE_CHECKING:
-    from hermes_like.config import HermesConfig, ModelConfig
-    from hermes_like.plan import ModelShape, Plan
-
-SPRITES_CONFIG = Path(__file__).parent.parent / "sprites" / "weights" / "config.json"
-_ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
+    from hermes_like.config import HermesConfig
+    from hermes_like.plan import Plan
 
 
 def plan(
@@ -45,6 +41,16 @@ def plan(
     prefill_tokens_s: Annotated[
         float, typer.Option(min=0.1, help="Assumed prefill, tokens per second.")
     ] = 5000,
+    gpu_gb: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0.1,
+            help="Memory of a GPU in GiB: what memory.device_tokens may be there; repeatable.",
+        ),
+    ] = None,
+    reserve_gb: Annotated[
+        float, typer.Option(min=0, help="Assumed for driver, activations and pictures, GiB.")
+    ] = 2.0,
     as_json: options.Json = False,
 ) -> None:
     """Plan capacity: bytes per tier, how far back each reaches, disk wear, time to an answer."""
@@ -63,92 +69,15 @@ def plan(
             picture_bytes, disk_gb_s, link_gb_s, search_gb_s, prefill_tokens_s
         ),
     )
+    cards = fit_cards(config, gpu_gb or (), streams=cameras, reserve_gb=reserve_gb)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(made)))
-    else:
-        _print(made, config, Console(soft_wrap=True, highlight=False))
-
-
-def model_shape(model: ModelConfig, tokens_per_frame: int | None = None) -> ModelShape:
-    """Shape of a model by its configuration file; no weights are read.
-
-    Args:
-        model: Its name: ``sprites``, ``random:<shape>``, a local folder, or a hub name for which
-            there is a preset.
-        tokens_per_frame: Instead of what the file says.
-
-    Raises:
-        ModelNotFoundError: The name leads to no configuration.
-        ModelError: The file does not say what is needed.
-    """
-    from hermes_like.plan import ModelShape
-
-    content = _model_config(model.name)
-    text, vision = content.get("text_config", content), content.get("vision_config", {})
-    try:
-        if tokens_per_frame is None and "image_size" not in vision and "patch_size" in vision:
-            # A budget of pixels instead of one size. The module of the shapes loads torch.
-            from hermes_like.models import qwen_shapes
-
-            tokens_per_frame = qwen_shapes.tokens_per_frame(model, vision)
-        elif tokens_per_frame is None:
-            # Patches in a row, pooled by two, as LLaVA-OneVision does.
-            side = -(-(vision["image_size"] // vision["patch_size"]) // 2)
-            tokens_per_frame = side * side
-        heads = text["num_attention_heads"]
-        return ModelShape(
-            num_layers=text["num_hidden_layers"],
-            num_kv_heads=text.get("num_key_value_heads", heads),
-            head_dim=text.get("head_dim") or text["hidden_size"] // heads,
-            tokens_per_frame=tokens_per_frame,
-            itemsize=_itemsize(model, content),
-        )
-    except KeyError as error:
-        hint = "; use --tokens-per-frame" if error.args[0] in ("image_size", "patch_size") else ""
-        raise ModelError(f"{model.name}: its configuration has no {error.args[0]}{hint}") from error
-
-
-def _itemsize(model: ModelConfig, content: dict[str, Any]) -> int:
-    """Of the cache; ``auto`` is float32 for the bundled model and half precision elsewhere."""
-    if model.dtype != "auto":
-        return _ITEMSIZE[model.dtype]
-    return _ITEMSIZE[str(content["dtype"])] if model.name == "sprites" else 2
-
-
-def _model_config(name: str) -> dict[str, Any]:
-    if name == "sprites":
-        return _read(SPRITES_CONFIG)
-    if name.startswith("random:"):
-        return _random_shape(name.removeprefix("random:"))
-    if Path(name).is_dir():
-        return _read(Path(name) / "config.json")
-    for preset in preset_names():
-        if load_config(preset, env={}).model.name == name:
-            return _random_shape(preset)
-    raise ModelNotFoundError(
-        f"no configuration of {name!r}: expected sprites, random:<shape>, a local folder with "
-        "config.json, or a hub name that a preset has"
-    )
-
-
-def _random_shape(name: str) -> dict[str, Any]:
-    # The table of shapes lives beside the code that builds them, and that loads torch.
-    from hermes_like.models.random_shapes import SHAPES
-    from hermes_like.registry import unknown_name
-
-    if name not in SHAPES:
-        raise ConfigError(unknown_name("random shape", name, sorted(SHAPES)))
-    return {"text_config": SHAPES[name]["text"], "vision_config": SHAPES[name]["vision"]}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelNotFoundError(f"{path}: expected a JSON file: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: expected an object, got {type(content).__name__}")
-    return content
+        found = {"cards": [dataclasses.asdict(card) for card in cards]} if cards else {}
+        typer.echo(json.dumps(dataclasses.asdict(made) | found))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    _print(made, config, console)
+    if cards:
+        print_cards(cards, console)
 
 
 def _print(made: Plan, config: HermesConfig, console: Console) -> None:
