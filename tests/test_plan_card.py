@@ -26,6 +26,10 @@ NAMES = (
     "qwen3-vl-2b",
     "qwen3-vl-4b",
     "qwen3-vl-8b",
+    "qwen3-vl-moe-30b",
+    "internvl3-8b",
+    "llava-onevision-72b",
+    "qwen2.5-vl-72b",
 )
 
 
@@ -85,6 +89,10 @@ def test_comments_of_presets_say_what_the_command_says(name: str) -> None:
     assert f"{shape.tokens_per_frame} tokens each" in text
     tokens = config.memory.device_tokens
     assert f"{tokens} slots take {tokens * cards[0].slot_bytes / 1e9:.2f} GB" in text
+    if "over several cards" in text:
+        (both,) = fit_cards(config, [282], streams=1, reserve_gb=4.0)
+        assert f"--gpu-gb 282 --reserve-gb 4): {both.device_tokens}" in text
+        cards.append(both)
     assert any(card.device_tokens >= tokens for card in cards), "the preset fits on a card"
 
 
