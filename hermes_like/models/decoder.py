@@ -17,7 +17,7 @@ from hermes_like.errors import ModelError
 from hermes_like.memory.attention import ATTENTION_NAME, ATTENTION_NAMES
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.kernels import why_no_flash
-from hermes_like.models.base import ModelAdapter
+from hermes_like.models.base import ModelAdapter, ModelDims
 from hermes_like.models.identity import json_digest, weights_digest
 from hermes_like.models.text import TextCodec
 
@@ -109,6 +109,31 @@ def layer_devices(model: Any) -> tuple[torch.device, ...]:
     found = tuple(next(layer.parameters()).device for layer in layers)
     is_one = set(found) == {model.get_input_embeddings().weight.device}
     return () if is_one else found
+
+
+def decoder_dims(model: Any, grid: tuple[int, int], **more: Any) -> ModelDims:
+    """Shapes of a conditional-generation model of transformers.
+
+    Args:
+        model: On its devices.
+        grid: Rows and columns of a frame's vision tokens.
+        more: Further fields of :class:`ModelDims`.
+    """
+    text, weight = model.config.text_config, model.get_input_embeddings().weight
+    return ModelDims(
+        num_layers=text.num_hidden_layers,
+        num_heads=text.num_attention_heads,
+        num_kv_heads=text.num_key_value_heads,
+        head_dim=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+        hidden_size=text.hidden_size,
+        vocab_size=text.vocab_size,
+        max_positions=text.max_position_embeddings,
+        grid=grid,
+        dtype=weight.dtype,
+        device=weight.device,
+        layer_devices=layer_devices(model),
+        **more,
+    )
 
 
 class DecoderAdapter(ModelAdapter):

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hermes_like.models.base import ModelDims
-from hermes_like.models.decoder import DecoderAdapter, PromptTemplate, layer_devices
+from hermes_like.models.decoder import DecoderAdapter, PromptTemplate, decoder_dims
 from hermes_like.models.pictures import resized
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
@@ -59,33 +58,14 @@ class InternVLAdapter(DecoderAdapter):
         self.mean, self.deviation = statistics
         before, after = (text.encode(part) for part in FRAME_TEXT)
         self._before, self._after = before, after
-        self.dims = self._read_dims(model, len(before) + len(after))
-        tall, wide = model.config.vision_config.image_size
-        self._size = (int(tall), int(wide))
-
-    @staticmethod
-    def _read_dims(model: Any, frame_text_tokens: int) -> ModelDims:
-        text, vision = model.config.text_config, model.config.vision_config
-        sides = [
-            int(side // patch * model.config.downsample_ratio)
-            for side, patch in zip(vision.image_size, vision.patch_size, strict=True)
-        ]
-        weight = model.get_input_embeddings().weight
-        return ModelDims(
-            num_layers=text.num_hidden_layers,
-            num_heads=text.num_attention_heads,
-            num_kv_heads=text.num_key_value_heads,
-            head_dim=getattr(text, "head_dim", None)
-            or text.hidden_size // text.num_attention_heads,
-            hidden_size=text.hidden_size,
-            vocab_size=text.vocab_size,
-            max_positions=text.max_position_embeddings,
-            grid=(sides[0], sides[1]),
-            dtype=weight.dtype,
-            device=weight.device,
-            frame_text_tokens=frame_text_tokens,
-            layer_devices=layer_devices(model),
+        vision, shrink = model.config.vision_config, model.config.downsample_ratio
+        tall, wide = (int(side) for side in vision.image_size)
+        rows, columns = (
+            int(side // patch * shrink)
+            for side, patch in zip((tall, wide), vision.patch_size, strict=True)
         )
+        self.dims = decoder_dims(model, (rows, columns), frame_text_tokens=len(before) + len(after))
+        self._size = (tall, wide)
 
     def video_end(self) -> Tensor:
         """None: what closes a frame belongs to the frame."""

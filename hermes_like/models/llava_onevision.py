@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hermes_like.models.base import ModelDims
-from hermes_like.models.decoder import QWEN_CHAT, DecoderAdapter, PromptTemplate, layer_devices
+from hermes_like.models.decoder import QWEN_CHAT, DecoderAdapter, PromptTemplate, decoder_dims
 from hermes_like.models.pictures import Resample, resized
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
@@ -45,28 +44,10 @@ class LlavaOnevisionAdapter(DecoderAdapter):
     ) -> None:
         super().__init__(model, text, name=name, template=template, eos_ids=eos_ids)
         self.resample = resample
-        self.dims = self._read_dims(model)
-        self._image_size = int(model.config.vision_config.image_size)
-
-    @staticmethod
-    def _read_dims(model: Any) -> ModelDims:
-        text, vision = model.config.text_config, model.config.vision_config
+        vision = model.config.vision_config
         side = -(-(vision.image_size // vision.patch_size) // 2)
-        weight = model.get_input_embeddings().weight
-        return ModelDims(
-            num_layers=text.num_hidden_layers,
-            num_heads=text.num_attention_heads,
-            num_kv_heads=text.num_key_value_heads,
-            head_dim=getattr(text, "head_dim", None)
-            or text.hidden_size // text.num_attention_heads,
-            hidden_size=text.hidden_size,
-            vocab_size=text.vocab_size,
-            max_positions=text.max_position_embeddings,
-            grid=(side, side),
-            dtype=weight.dtype,
-            device=weight.device,
-            layer_devices=layer_devices(model),
-        )
+        self.dims = decoder_dims(model, (side, side))
+        self._image_size = int(vision.image_size)
 
     def video_end(self) -> Tensor:
         """The learnt newline that the model expects once, after the last frame."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hermes_like.errors import ModelError
-from hermes_like.models.base import FrameLayout, ModelDims
+from hermes_like.models.base import FrameLayout
 from hermes_like.models.decoder import PromptTemplate
 from hermes_like.models.qwen_vl import QwenVLAdapter, grid_offsets
 from hermes_like.models.text import TextCodec
@@ -65,13 +65,11 @@ class Qwen3VLAdapter(QwenVLAdapter):
         self._before, self._after = _stamp_lengths(text, name)
         super().__init__(model, text, name=name, eos_ids=eos_ids, size=size)
 
-    @classmethod
-    def _read_dims(cls, model: Any, size: tuple[int, int]) -> ModelDims:
-        levels = 1 + len(model.config.vision_config.deepstack_visual_indexes)
-        return dataclasses.replace(super()._read_dims(model, size), feature_levels=levels)
-
     def _layout(self) -> FrameLayout:
-        self.dims = dataclasses.replace(self.dims, frame_text_tokens=self._before + self._after)
+        levels = 1 + len(self._model.config.vision_config.deepstack_visual_indexes)
+        self.dims = dataclasses.replace(
+            self.dims, frame_text_tokens=self._before + self._after, feature_levels=levels
+        )
         return FrameLayout(grid_offsets(self.dims, self._before, self._after))
 
     def stamp(self, tokens: Tensor, times_s: Sequence[float]) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from hermes_like.config import ModelConfig
 from hermes_like.errors import ConfigError
 from hermes_like.models.base import FrameLayout, ModelDims
-from hermes_like.models.decoder import DecoderAdapter, PromptTemplate, layer_devices
+from hermes_like.models.decoder import DecoderAdapter, PromptTemplate, decoder_dims
 from hermes_like.models.pictures import fitted, frame_size, patches
 from hermes_like.models.text import TextCodec
 from hermes_like.records import Image
@@ -75,29 +75,9 @@ class QwenVLAdapter(DecoderAdapter):
                 f"frame size: expected multiples of {self._unit} pixels, got {size[0]} x {size[1]}"
             )
         self.size = size or frame_size(DEFAULT_TOKENS * self._unit**2, WIDE_SCREEN, self._unit)
-        self.dims = self._read_dims(model, self.size)
+        rows, columns = (side // self._unit for side in self.size)
+        self.dims = decoder_dims(model, (rows, columns), position_axes=3)
         self.frame_layout = self._layout()
-
-    @classmethod
-    def _read_dims(cls, model: Any, size: tuple[int, int]) -> ModelDims:
-        text = model.config.text_config
-        weight = model.get_input_embeddings().weight
-        unit = unit_of(model)
-        return ModelDims(
-            num_layers=text.num_hidden_layers,
-            num_heads=text.num_attention_heads,
-            num_kv_heads=text.num_key_value_heads,
-            head_dim=getattr(text, "head_dim", None)
-            or text.hidden_size // text.num_attention_heads,
-            hidden_size=text.hidden_size,
-            vocab_size=text.vocab_size,
-            max_positions=text.max_position_embeddings,
-            grid=(size[0] // unit, size[1] // unit),
-            dtype=weight.dtype,
-            device=weight.device,
-            position_axes=3,
-            layer_devices=layer_devices(model),
-        )
 
     def _layout(self) -> FrameLayout:
         """One position per frame, or as many as the weights know for the seconds between two.

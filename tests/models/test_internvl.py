@@ -11,9 +11,9 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2Im
 from hermes_like.config import ModelConfig
 from hermes_like.models.internvl import FRAME_TEXT, InternVLAdapter
 from hermes_like.models.internvl_shapes import (
-    FRAME_TEXT_TOKENS,
     SHAPES,
     WORDS,
+    adapter,
     build,
     tokens_per_frame,
 )
@@ -102,7 +102,7 @@ def test_logits_equal_the_librarys_ids_and_pixels(model) -> None:
 def test_released_shapes(name: str, kv_bytes: int, parameters: float) -> None:
     """256 tokens a picture, bytes a token in 16 bits, and parameters as published."""
     made = filled(lambda: build(name), device=torch.device("meta"), dtype=torch.bfloat16, seed=0)
-    dims = InternVLAdapter._read_dims(made, FRAME_TEXT_TOKENS)
+    dims = adapter(made, name, ModelConfig(name=f"random:{name}")).dims
     assert dims.grid == (16, 16)
     assert tokens_per_frame(SHAPES[name]["vision"]) == dims.tokens_per_frame == 262
     assert tokens_per_frame({"image_size": [448, 448], "patch_size": [14, 14]}) == 262

@@ -12,6 +12,7 @@ from hermes_like.config import HermesConfig, ModelConfig
 from hermes_like.errors import ConfigError, ModelError, ModelNotFoundError
 from hermes_like.models import load_model
 from hermes_like.models.random_shapes import SHAPES, build, load
+from hermes_like.models.text import HashTokenizer
 from hermes_like.records import Frame
 from hermes_like.session import StreamSession
 
@@ -104,7 +105,7 @@ def test_released_shapes(name: str, per_frame: int, kv_bytes: int) -> None:
     from hermes_like.models.llava_onevision import LlavaOnevisionAdapter
 
     model = build(SHAPES[name], device=torch.device("meta"), dtype=torch.bfloat16, seed=0)
-    dims = LlavaOnevisionAdapter._read_dims(model)
+    dims = LlavaOnevisionAdapter(model, HashTokenizer(1000), name=name, eos_ids=frozenset()).dims
     assert dims.tokens_per_frame == per_frame
     assert dims.kv_bytes_per_token == kv_bytes
     parameters = sum(p.numel() for p in model.parameters())

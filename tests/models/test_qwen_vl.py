@@ -14,7 +14,14 @@ from hermes_like.config import HermesConfig, ModelConfig
 from hermes_like.errors import ConfigError, FingerprintError, ModelError
 from hermes_like.models import load_model
 from hermes_like.models.qwen3_vl import Qwen3VLAdapter, stamp_text
-from hermes_like.models.qwen_shapes import SHAPES, SPECIAL, TINY_SIZE, family_of, tokens_per_frame
+from hermes_like.models.qwen_shapes import (
+    SHAPES,
+    SPECIAL,
+    TINY_SIZE,
+    adapter,
+    family_of,
+    tokens_per_frame,
+)
 from hermes_like.models.qwen_shapes import build as build_shape
 from hermes_like.models.qwen_vl import QwenVLAdapter, size_of
 from hermes_like.models.random_shapes import filled, load
@@ -314,12 +321,10 @@ def test_released_shapes(name: str, per_frame: int, kv_bytes: int, parameters: f
     model = filled(
         lambda: build_shape(name), device=torch.device("meta"), dtype=torch.bfloat16, seed=0
     )
-    vision = model.config.vision_config
-    unit = vision.patch_size * vision.spatial_merge_size
     assert tokens_per_frame(ModelConfig(), SHAPES[name]["vision"]) == per_frame
-    dims = family_of(name)[2]._read_dims(model, (9 * unit, 16 * unit))
-    stamp = 13 if name.startswith("qwen3") else 0
-    assert dims.tokens_per_frame + stamp == per_frame
+    dims = adapter(model, name, ModelConfig(name=f"random:{name}")).dims
+    assert dims.grid == (9, 16)
+    assert dims.tokens_per_frame == per_frame
     assert dims.kv_bytes_per_token == kv_bytes
     assert sum(p.numel() for p in model.parameters()) == pytest.approx(parameters, rel=0.01)
 
