@@ -80,6 +80,8 @@ class Timeline:
         self._segments: dict[int, _Times] = {}
         self._order: list[int] = []
         self._num_frames = 0
+        #: What :meth:`footage` says; None: to be found out anew.
+        self._footage: list[tuple[float, float]] | None = []
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -102,6 +104,11 @@ class Timeline:
         times = _times_of(head)
         with self._lock:
             before = self._segments.get(head.segment_id)
+            is_newest = not self._order or head.segment_id > self._order[-1]
+            if is_newest and self._footage is not None:
+                _join(self._footage, SegmentTimes(*times).spans())
+            else:
+                self._footage = None
             if before is None:
                 bisect.insort(self._order, head.segment_id)
             else:
@@ -114,16 +121,30 @@ class Timeline:
         times = {head.segment_id: _times_of(head) for head in heads}
         with self._lock:
             self._segments.update(times)
+            self._footage = None
             self._order = sorted(self._segments)
             self._num_frames = sum(len(times[_TIMES_S]) for times in self._segments.values())
 
     def remove(self, segment_ids: Collection[int]) -> None:
         """Forget segments; unknown ids are ignored."""
         with self._lock:
-            for segment_id in segment_ids:
-                gone = self._segments.pop(segment_id, None)
-                self._num_frames -= 0 if gone is None else len(gone[_TIMES_S])
-            self._order = sorted(self._segments)
+            gone = {i: self._segments.pop(i) for i in segment_ids if i in self._segments}
+            self._num_frames -= sum(len(times[_TIMES_S]) for times in gone.values())
+            are_oldest = self._order[: len(gone)] == sorted(gone)
+            if are_oldest:
+                del self._order[: len(gone)]
+            elif gone:
+                self._order = [i for i in self._order if i not in gone]
+            if gone:
+                self._footage = self._trimmed() if are_oldest else None
+
+    def _trimmed(self) -> list[tuple[float, float]] | None:
+        """The footage behind the oldest segment's beginning."""
+        if self._footage is None or not self._order:
+            return None if self._order else []
+        first_s = self._segments[self._order[0]][_TIMES_S][0]
+        left = self._footage[bisect.bisect_right(self._footage, first_s, key=lambda s: s[1]) :]
+        return [(max(left[0][0], first_s), left[0][1]), *left[1:]] if left else None
 
     def get(self, segment_id: int) -> SegmentTimes | None:
         """Times of one segment."""
@@ -193,11 +214,18 @@ class Timeline:
 
     def footage(self) -> list[tuple[float, float]]:
         """Stretches of stream time that are covered, in order, joined where they touch."""
-        spans: list[tuple[float, float]] = []
-        for segment in self.between(None, None):
-            for start, end in segment.spans():
-                if spans and start <= spans[-1][1]:
-                    spans[-1] = (spans[-1][0], max(spans[-1][1], end))
-                else:
-                    spans.append((start, end))
-        return spans
+        with self._lock:
+            if self._footage is None:
+                self._footage = []
+                for segment_id in self._order:
+                    _join(self._footage, SegmentTimes(*self._segments[segment_id]).spans())
+            return list(self._footage)
+
+
+def _join(spans: list[tuple[float, float]], later: Iterable[tuple[float, float]]) -> None:
+    """Put later stretches behind earlier ones, joined where they touch."""
+    for start, end in later:
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
