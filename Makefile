@@ -22,7 +22,7 @@ export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-ui test test-browser test-ray test-lmms soak lint format types presets checksums wheel check clean
+.PHONY: help demo demo-ui eval-quick test test-browser test-ray test-lmms soak lint format types presets checksums wheel check clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -58,6 +58,12 @@ test-lmms: $(VENV)/.installed-dev  ## answer one task of lmms-eval in an environ
 	.venv-lmms/bin/pip install -q --no-deps dist/*.whl
 	$(BIN)/python -m pipelines.eval_lmms --python .venv-lmms/bin/python
 
+eval-quick: $(VENV)/.installed  ## evaluate the sprites set and easy-VQA in some minutes, with tables
+	@$(BIN)/python -c 'import easy_vqa' 2> /dev/null \
+	    || $(BIN)/python -m pip install --quiet --progress-bar off --no-deps easy-vqa==1.0 \
+	    || echo "easy-VQA: the package cannot be installed here"
+	$(BIN)/python -m pipelines.eval_quick --out runs/eval-quick
+
 lint: $(VENV)/.installed-dev  ## check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -80,6 +86,7 @@ presets: $(VENV)/.installed  ## write every field and its comment into configs/*
 
 checksums:  ## write the checksums of the bundled weights again, after they were changed
 	cd hermes_like/sprites/weights && sha256sum *.json *.safetensors > SHA256SUMS
+	cd hermes_like/easyvqa/weights && sha256sum *.json *.safetensors > SHA256SUMS
 
 wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

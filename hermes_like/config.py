@@ -22,7 +22,7 @@ class ModelConfig(Station):
 
     name: str = Field(
         "sprites",
-        description="sprites | random:<shape> | local folder | Hugging Face name",
+        description="sprites | easyvqa | random:<shape> | local folder | Hugging Face name",
     )
     revision: str | None = Field(None, description="branch, tag or commit of a hub model")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(

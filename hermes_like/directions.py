@@ -97,7 +97,8 @@ def search_range(plan: Plan) -> tuple[float | None, float | None]:
         return plan.start_s, plan.end_s
     assert plan.start_s is not None
     assert plan.end_s is not None
-    moment_s = (plan.start_s + plan.end_s) / 2
+    moment_s = (plan.start_s + plan.end_s) / 2 if plan.point_s is None else plan.point_s
+    moment_s = min(max(moment_s, plan.start_s), plan.end_s)
     return max(plan.start_s, moment_s - LEAD_S), math.nextafter(moment_s, math.inf)
 
 

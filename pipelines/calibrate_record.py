@@ -6,7 +6,7 @@ afterwards is arithmetic on what is recorded here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from hermes_like.config import HermesConfig
 from hermes_like.index import SegmentIndex
 from hermes_like.models import ModelAdapter
+from hermes_like.records import Frame
 from hermes_like.retrieval.base import FloatArray, ResidentFrames
 from hermes_like.retrieval.queries import question_queries
 from hermes_like.retrieval.vectors import Heads, resident_frames, segment_vectors
@@ -71,13 +72,33 @@ def record(
     seed: int,
     groups: Sequence[int],
 ) -> RecordedStream:
-    """Pass a stream through a session.
+    """Pass a stream of sprites through a session.
 
     Args:
         model: The model.
         config: Memory and policy.
         stream: What is shown and asked.
         seed: Of the pixels.
+        groups: Numbers of vectors per frame to record.
+    """
+    with SpritesSource(stream.story, seed=seed) as source:
+        return record_frames(model, config, source, stream.asked, groups)
+
+
+def record_frames(
+    model: ModelAdapter,
+    config: HermesConfig,
+    frames: Iterable[Frame],
+    asked: Sequence[Asked],
+    groups: Sequence[int],
+) -> RecordedStream:
+    """Pass frames through a session.
+
+    Args:
+        model: The model.
+        config: Memory and policy.
+        frames: One per second.
+        asked: Questions in the order of asking.
         groups: Numbers of vectors per frame to record.
     """
     heads, per_frame = every_head(model), model.dims.tokens_per_frame
@@ -87,12 +108,9 @@ def record(
         for count in groups:
             recorded.heads[count].append(head_of(segment, heads, per_frame, count))
 
-    waiting = list(stream.asked)
-    with (
-        StreamSession(model, config, on_segment=keep) as session,
-        SpritesSource(stream.story, seed=seed) as source,
-    ):
-        for number, frame in enumerate(source, start=1):
+    waiting = list(asked)
+    with StreamSession(model, config, on_segment=keep) as session:
+        for number, frame in enumerate(frames, start=1):
             session.observe(frame)
             while waiting and waiting[0].frame == number:
                 recorded.questions.append(_ask(session, waiting.pop(0), heads, groups))

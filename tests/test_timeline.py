@@ -64,9 +64,8 @@ def test_footage_after_every_step() -> None:
 def test_footage_is_not_found_out_anew_for_every_question() -> None:
     timeline = Timeline()
     for segment_id in range(50):
-        timeline.add(
-            head(segment_id, (4.0 * segment_id, 4.0 * segment_id + 2), 4.0 * segment_id + 4)
-        )
+        start_s = 4.0 * segment_id
+        timeline.add(head(segment_id, (start_s, start_s + 2), start_s + 4))
         assert timeline._footage == [(0.0, start_s + 4)]
     timeline.remove(range(10))
     assert timeline._footage == [(40.0, 200.0)]

@@ -70,6 +70,8 @@ def test_wheel_holds_what_it_promises(wheel: Path) -> None:
         "hermes_like/sprites/weights/model.safetensors",
         "hermes_like/sprites/weights/tokenizer.json",
         "hermes_like/sprites/weights/SHA256SUMS",
+        "hermes_like/easyvqa/weights/model.safetensors",
+        "hermes_like/easyvqa/weights/SHA256SUMS",
         "hermes_like/_presets/sprites.yaml",
         "hermes_like/_demos/quickstart.py",
     ):

@@ -30,6 +30,7 @@ app = typer.Typer(
 app.command("run", no_args_is_help=True)(eval_run.run)
 app.command("grid", no_args_is_help=True)(eval_run.grid)
 app.command("serve-pipe")(eval_more.serve_pipe)
+app.command("make-easyvqa", no_args_is_help=True)(eval_more.make_easyvqa)
 app.command("make-sprites", no_args_is_help=True)(eval_more.make_sprites)
 
 

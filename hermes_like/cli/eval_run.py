@@ -167,7 +167,11 @@ def grid(
         place,
         base,
         settings_of(
-            base.config, names(policies), _numbers(device_tokens), names(codecs), names(routes)
+            base.config,
+            names(policies),
+            whole_numbers("--device-tokens", device_tokens),
+            names(codecs),
+            names(routes),
         ),
         out,
         selection=_selection(tasks, video, limit),
@@ -249,11 +253,16 @@ def names(text: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (name.strip() for name in (text or "").split(","))))
 
 
-def _numbers(text: str | None) -> list[int]:
+def whole_numbers(option: str, text: str | None) -> list[int]:
+    """Whole numbers from a list with commas.
+
+    Raises:
+        ConfigError: Names the option; something else stands there.
+    """
     try:
         return [int(name) for name in names(text)]
     except ValueError:
-        raise ConfigError(f"--device-tokens: expected whole numbers, got {text!r}") from None
+        raise ConfigError(f"{option}: expected whole numbers, got {text!r}") from None
 
 
 def run_settings(

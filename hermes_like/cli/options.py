@@ -32,7 +32,9 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:\.\d+)?)")
 Video = Annotated[str, typer.Argument(help="Video file or folder of images.", metavar="VIDEO")]
 Model = Annotated[
     str | None,
-    typer.Option(help="sprites, random:<shape>, a local folder, or a hub name.", metavar="NAME"),
+    typer.Option(
+        help="sprites, easyvqa, random:<shape>, a local folder, or a hub name.", metavar="NAME"
+    ),
 ]
 Preset = Annotated[
     str | None,

@@ -18,6 +18,7 @@ DATASETS: Registry[type[DatasetReader]] = Registry(
     {
         "activitynet-qa": f"{_READERS}.question_pairs:ActivityNetQA",
         "cgbench": f"{_READERS}.cgbench:CGBench",
+        "easyvqa": f"{_READERS}.easyvqa:EasyVQA",
         "egoschema": f"{_READERS}.egoschema:EgoSchema",
         "longvideobench": f"{_READERS}.longvideobench:LongVideoBench",
         "mlvu": f"{_READERS}.mlvu:MLVU",

@@ -94,7 +94,7 @@ def _lines(question: Question) -> str:
 
 
 def _bare(question: Question) -> str:
-    """The bundled model knows no letters: it answers in words, and they are looked for."""
+    """The bundled models know no letters: they answer in words, and they are looked for."""
     return question.text
 
 
@@ -192,5 +192,6 @@ _CHOICES: Mapping[str, Callable[[Question], str]] = {
     "mlvu": _brackets,
     "mvbench": _brackets,
     "cgbench": _cgbench,
+    "easyvqa": _bare,
     "sprites": _bare,
 }

@@ -39,6 +39,7 @@ class Plan:
         scan_kind: What a scan shall find out; None on other routes.
         edge: Whether the first or the last of all is asked for; a hint for ranking.
         is_moment: The range stands for one named point in time.
+        point_s: That point, if it is not the middle of the range.
         notes: Plain sentences about how the question was read.
         reason: Which words decided the route.
         language: Language the question was read in.
@@ -55,6 +56,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     reason: str = ""
     language: Language = "en"
+    point_s: float | None = None
 
     @property
     def asks_when(self) -> bool:
@@ -119,6 +121,7 @@ def plan_question(
         scan_kind=kind if chosen == "scan" else None,
         edge=cues.edge if chosen != "now" else None,
         is_moment=placed is not None and placed.is_moment,
+        point_s=placed.point_s if placed else None,
         notes=notes,
         reason=reason,
         language=language,

@@ -40,6 +40,7 @@ class TimeRange:
         start_s: Beginning in stream seconds; None: open.
         end_s: End in stream seconds; None: open.
         is_moment: One point was named, not a stretch.
+        point_s: That point, where the range around it was cut to the stream and is not even.
         is_placed: False when the stream has no wall clock and the words need one.
         notes: Plain sentences about how the words were read.
     """
@@ -49,6 +50,7 @@ class TimeRange:
     is_moment: bool = False
     is_placed: bool = True
     notes: tuple[str, ...] = ()
+    point_s: float | None = None
 
 
 def place(expression: Expression, words: str, clock: StreamClock) -> TimeRange:
@@ -139,7 +141,8 @@ def _window(point_s: float, margin_s: float, clock: StreamClock) -> TimeRange:
     start_s, end_s = point_s - margin_s, point_s + margin_s
     if clock.holds(point_s):
         start_s, end_s = max(start_s, clock.first_s), min(end_s, clock.now_s)
-    elif point_s > clock.now_s:
+        return TimeRange(start_s, end_s, is_moment=True, point_s=point_s)
+    if point_s > clock.now_s:
         start_s = max(start_s, clock.now_s)
     else:
         end_s = min(end_s, clock.first_s)

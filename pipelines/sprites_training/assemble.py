@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
+from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration, Qwen2Config
 
 from hermes_like.sprites.tokenizer import (
     BOS_ID,
@@ -32,11 +34,15 @@ FILES = (
 )
 
 
-def whole_config() -> LlavaOnevisionConfig:
-    """Return the configuration of the whole model."""
+def whole_config(text_config: Qwen2Config | None = None) -> LlavaOnevisionConfig:
+    """Return the configuration of the whole model.
+
+    Args:
+        text_config: Of another decoder; None: the sprites model's.
+    """
     return LlavaOnevisionConfig(
         vision_config=vision_config(),
-        text_config=decoder_config(),
+        text_config=text_config or decoder_config(),
         image_token_index=IMAGE_ID,
         video_token_index=VIDEO_ID,
         vision_feature_layer=-1,
@@ -84,14 +90,17 @@ def load_stock_decoder(decoder: Decoder, folder: Path) -> None:
         raise ValueError(f"parameters do not fit: missing {missing}, unexpected {unexpected}")
 
 
-def whole_model(tower: Path, checkpoint: Path) -> LlavaOnevisionForConditionalGeneration:
+def whole_model(
+    tower: Path, checkpoint: Path, text_config: Qwen2Config | None = None
+) -> LlavaOnevisionForConditionalGeneration:
     """Return the stock model with the trained weights.
 
     Args:
         tower: Weights of the vision half, ``tower.safetensors``.
         checkpoint: Checkpoint of the decoder.
+        text_config: See :func:`whole_config`.
     """
-    model = LlavaOnevisionForConditionalGeneration(whole_config())
+    model = LlavaOnevisionForConditionalGeneration(whole_config(text_config))
     weights = {**load_file(tower), **decoder_weights(checkpoint)}
     missing, unexpected = model.load_state_dict(weights, strict=False)
     if missing or unexpected:
@@ -102,8 +111,24 @@ def whole_model(tower: Path, checkpoint: Path) -> LlavaOnevisionForConditionalGe
     return model.eval()
 
 
-def assemble(tower: Path, checkpoint: Path, folder: Path) -> int:
+def assemble(
+    tower: Path,
+    checkpoint: Path,
+    folder: Path,
+    *,
+    text_config: Qwen2Config | None = None,
+    write_tokenizer: Callable[[Path], None] = save_tokenizer,
+    dtype: torch.dtype = torch.float32,
+) -> int:
     """Write the whole model into a folder, file by file, each replaced in one step.
+
+    Args:
+        tower: Weights of the vision half, ``tower.safetensors``.
+        checkpoint: Checkpoint of the decoder.
+        folder: Made if it is not there.
+        text_config: See :func:`whole_config`.
+        write_tokenizer: Writes the tokenizer's files into a folder.
+        dtype: Number type of the stored weights.
 
     Returns:
         Size of the weights in bytes.
@@ -111,12 +136,12 @@ def assemble(tower: Path, checkpoint: Path, folder: Path) -> int:
     Raises:
         ValueError: If the weights are larger than a package should carry.
     """
-    model = whole_model(tower, checkpoint)
+    model = whole_model(tower, checkpoint, text_config).to(dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         partial = Path(name)
         model.save_pretrained(partial)
-        save_tokenizer(partial)
+        write_tokenizer(partial)
         size_bytes = (partial / "model.safetensors").stat().st_size
         if size_bytes > MAX_BYTES:
             raise ValueError(f"weights take {size_bytes} bytes, at most {MAX_BYTES} are allowed")

@@ -105,7 +105,7 @@ def collate(
     width = int(lengths.max())
 
     def padded(name: str, fill: int) -> Tensor:
-        return _pad([getattr(sample, name) for sample in samples], width, fill)
+        return pad([getattr(sample, name) for sample in samples], width, fill)
 
     ids = padded("ids", PAD_ID)
     times, evict_times = padded("times", 0), padded("evict_times", 0)
@@ -130,14 +130,14 @@ def collate(
         is_newline=is_newline,
         positions=padded("positions", 0),
         bias=torch.where(visible, 0.0, MASKED)[:, None],
-        answer_rows=_pad([sample.answer_rows for sample in samples], answers, 0),
-        answer_ids=_pad([sample.answer_ids for sample in samples], answers, IGNORED),
-        answer_questions=_pad(
+        answer_rows=pad([sample.answer_rows for sample in samples], answers, 0),
+        answer_ids=pad([sample.answer_ids for sample in samples], answers, IGNORED),
+        answer_questions=pad(
             [s.answer_questions + o for s, o in zip(samples, offsets, strict=False)], answers, 0
         ),
         question_types=torch.from_numpy(np.concatenate([s.question_types for s in samples])),
         targets=[_row_target(samples, name, width) for name in TARGETS],
-        side={name: _pad([s.side[name] for s in samples], width, IGNORED) for name in SIDE_HEADS},
+        side={name: pad([s.side[name] for s in samples], width, IGNORED) for name in SIDE_HEADS},
         num_tokens=int(lengths.sum()),
     )
 
@@ -157,7 +157,8 @@ def _row_target(samples: Sequence[Sample], name: str, width: int) -> RowTarget:
     )
 
 
-def _pad(arrays: Sequence[npt.NDArray[np.int64]], width: int, fill: int) -> Tensor:
+def pad(arrays: Sequence[npt.NDArray[np.int64]], width: int, fill: int) -> Tensor:
+    """Stack arrays ``[n_i]`` of different length into int64 ``[arrays, width]``."""
     out = np.full((len(arrays), width), fill, dtype=np.int64)
     for row, array in enumerate(arrays):
         out[row, : len(array)] = array

@@ -7,7 +7,7 @@ linear side heads on the video tokens. Where the rows come from, this module doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,11 +85,16 @@ class Outputs:
 
 
 class Decoder(nn.Module):
-    """Qwen2 with the parameters of the stock class, the newline vector and the side heads."""
+    """Qwen2 with the parameters of the stock class, the newline vector and the side heads.
 
-    def __init__(self, side_heads: dict[str, int]) -> None:
+    Args:
+        side_heads: Classes of each side head.
+        config: Of a decoder of other depth or vocabulary; None: the sprites model's.
+    """
+
+    def __init__(self, side_heads: dict[str, int], config: Qwen2Config | None = None) -> None:
         super().__init__()
-        self.lm = Qwen2ForCausalLM(decoder_config())
+        self.lm = Qwen2ForCausalLM(config or decoder_config())
         self.newline = nn.Parameter(torch.randn(HIDDEN) * 0.1)
         self.side = nn.ModuleDict({name: nn.Linear(HIDDEN, n) for name, n in side_heads.items()})
         inverse = ROPE_THETA ** -(torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM)
@@ -211,22 +216,32 @@ def initialise(decoder: Decoder, seed: int) -> None:
                 if word.endswith("s"):
                     embedding[index] += normal(HIDDEN, std=0.05)
         decoder.lm.lm_head.weight.copy_(embedding)
-        for layer in decoder.lm.model.layers:
-            _initialise_attention(layer.self_attn, normal)
+        initialise_attention(decoder, normal)
 
 
-def _initialise_attention(attention: nn.Module, normal: object) -> None:
+def initialise_attention(decoder: Decoder, normal: Callable[..., Tensor]) -> None:
+    """Start every layer's attention as "find the similar, copy it", in place.
+
+    Args:
+        decoder: Changed.
+        normal: Draws a tensor of a shape with zero mean and standard deviation ``std``.
+    """
+    for layer in decoder.lm.model.layers:
+        _initialise_attention(layer.self_attn, normal)
+
+
+def _initialise_attention(attention: nn.Module, normal: Callable[..., Tensor]) -> None:
     std = HIDDEN**-0.5
     repeats = NUM_HEADS // NUM_KV_HEADS
     for kv_head in range(NUM_KV_HEADS):
         kv = slice(kv_head * HEAD_DIM, (kv_head + 1) * HEAD_DIM)
-        key, value = normal(HEAD_DIM, HIDDEN, std=std), normal(HEAD_DIM, HIDDEN, std=std)  # type: ignore[operator]
+        key, value = normal(HEAD_DIM, HIDDEN, std=std), normal(HEAD_DIM, HIDDEN, std=std)
         attention.k_proj.weight[kv], attention.v_proj.weight[kv] = key, value
         for head in range(kv_head * repeats, (kv_head + 1) * repeats):
             rows = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
-            noise = normal(HEAD_DIM, HIDDEN, std=0.3 * std)  # type: ignore[operator]
+            noise = normal(HEAD_DIM, HIDDEN, std=0.3 * std)
             attention.q_proj.weight[rows] = key + noise
-            small = normal(HIDDEN, HEAD_DIM, std=0.02)  # type: ignore[operator]
+            small = normal(HIDDEN, HEAD_DIM, std=0.02)
             attention.o_proj.weight[:, rows] = 0.5 * value.T + small
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
         projection.bias.zero_()

@@ -180,7 +180,7 @@ def build_sample(
     plan = plan_video(rng, np.array(story.frame_events()), recipe.hardships)
     view = _StoryView.of(story, plan)
     has_newline = bool(rng.random() < recipe.newline_share)
-    builder = _Builder(plan, has_newline)
+    builder = SequenceBuilder(plan, has_newline)
     asked = _ask(rng, story, view.visible, recipe, builder)
     targets = _question_targets(view, asked, builder.length)
     targets.update(_video_targets(rng, view, builder.length))
@@ -258,7 +258,7 @@ class _StoryView:
 # -- tokens ------------------------------------------------------------------------------------
 
 
-class _Builder:
+class SequenceBuilder:
     """Grows the token lists of one sample."""
 
     def __init__(self, plan: VideoPlan, has_newline: bool) -> None:
@@ -313,7 +313,11 @@ class _Turn:
 
 
 def _ask(
-    rng: np.random.Generator, story: Story, visible: Story, recipe: SampleRecipe, builder: _Builder
+    rng: np.random.Generator,
+    story: Story,
+    visible: Story,
+    recipe: SampleRecipe,
+    builder: SequenceBuilder,
 ) -> list[_Turn]:
     limit = builder.length + recipe.question_tokens
     is_multi_turn = rng.random() < recipe.dialogue_share

@@ -152,14 +152,14 @@ class TowerTraining:
         self.plan, self.out = plan, out
         torch.manual_seed(plan.seed)
         self.vision, self.head = VisionHalf(), SideHead()
-        _initialize(self.vision)
+        initialize_vision(self.vision)
         self.step = 0
         self.is_solved = False
         self.minutes = 0.0
         self.rng = np.random.default_rng(plan.seed)
         self.mix = ContentMix(pair_rate=plan.pair_rate)
         self.noise = NoiseBank(np.random.default_rng(plan.seed + 1))
-        matrices, others = _split_parameters(self.vision, self.head)
+        matrices, others = split_parameters(self.vision, self.head)
         self.muon = Muon(matrices, lr=plan.muon_lr, weight_decay=0.02, num_iterations=4)
         self.adamw = torch.optim.AdamW(
             others, lr=plan.adamw_lr, betas=(0.9, 0.98), weight_decay=0.02, foreach=True
@@ -356,7 +356,8 @@ class TowerTraining:
         return True
 
 
-def _initialize(vision: VisionHalf) -> None:
+def initialize_vision(vision: VisionHalf) -> None:
+    """Draw all parameters anew, small where a residual stream takes them in."""
     for name, parameter in vision.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
@@ -369,8 +370,8 @@ def _initialize(vision: VisionHalf) -> None:
                 parameter.data.mul_(0.3)
 
 
-def _split_parameters(
-    vision: VisionHalf, head: SideHead
+def split_parameters(
+    vision: VisionHalf, head: nn.Module
 ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Matrices for Muon; and embeddings, vectors, the last map and the side head for AdamW."""
     matrices, others = [], []

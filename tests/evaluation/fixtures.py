@@ -17,6 +17,7 @@ DATA = Path(__file__).parent.parent / "data" / "evaluation"
 EDITIONS = [
     ("activitynet-qa", "activitynet", "pair of files", 1, 2),
     ("cgbench", "cgbench", "mini", 1, 1),
+    ("easyvqa", "easyvqa", "easy-VQA streams", 1, 3),
     ("egoschema", "egoschema", "GitHub", 2, 2),
     ("egoschema", "egoschema_table", "table, subset", 1, 1),
     ("longvideobench", "longvideobench", "validation, JSON", 1, 1),

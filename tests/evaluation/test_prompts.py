@@ -24,9 +24,9 @@ def test_every_question_is_asked_with_all_it_has_and_nothing_of_its_answer(
     for question in load(name, fixture).questions:
         prompt = prompt_of(name, question)
         assert question.text.rstrip("?")[1:] in prompt
-        # The bundled model knows no letters: options are for its score and not for its eyes.
+        # The bundled models know no letters: options are for the score and not for their eyes.
         shown = [text for text in question.options if text in prompt]
-        assert len(shown) == (0 if name == "sprites" else len(question.options))
+        assert len(shown) == (0 if name in ("easyvqa", "sprites") else len(question.options))
         assert prompt == prompt.strip()
         if question.kind in ("open", "count"):
             assert question.gold not in prompt.split()
