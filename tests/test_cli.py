@@ -129,7 +129,7 @@ def test_doctor_fits_one_screen_and_finds_nothing_missing(
     code, out = run(["doctor"]), capsys.readouterr().out
     assert code == 0, f"{out}\nAfter a change of the weights: make checksums"
     assert len(out.splitlines()) <= 45
-    for part in ("python", "torch", "transformers", "sprites model", "presets"):
+    for part in ("python", "torch", "transformers", "sprites model", "easyvqa model", "presets"):
         assert part in out
 
 

@@ -29,7 +29,8 @@ from hermes_like.errors import ConfigError
 from hermes_like.presets import load_config, preset_names
 
 State = Literal["ok", "note", "missing"]
-WEIGHTS_FOLDER = Path(__file__).parent.parent / "sprites" / "weights"
+PACKAGE = Path(__file__).parent.parent
+WEIGHTS_FOLDER = PACKAGE / "sprites" / "weights"
 MIN_FREE_BYTES = 1 << 30
 #: Distributions with native code, which may be installed and still not load, and their modules.
 NATIVE = {
@@ -88,9 +89,12 @@ def check_packages() -> Iterator[Check]:
     except metadata.PackageNotFoundError:
         yield Check("packages", "hermes-like is not installed; run pip install -e .", "note")
         return
-    for requirement in map(Requirement, declared):
+    requirements = list(map(Requirement, declared))
+    # Other extras may take in those of the developers.
+    only_dev = {r.name for r in requirements if _extra_of(r) == "dev"}
+    for requirement in requirements:
         extra = _extra_of(requirement)
-        if extra in ("dev", "all"):
+        if extra is not None and (extra == "all" or requirement.name in only_dev):
             continue
         if requirement.marker and not requirement.marker.evaluate({"extra": extra or ""}):
             yield Check(requirement.name, "has no wheel for this machine; not needed", "note")
@@ -162,22 +166,26 @@ def check_decoders() -> Iterator[Check]:
 
 
 def check_weights() -> Iterator[Check]:
-    """The bundled model against the checksums that lie beside it."""
-    path = WEIGHTS_FOLDER / "model.safetensors"
-    sums = WEIGHTS_FOLDER / "SHA256SUMS"
+    """The bundled models against the checksums that lie beside them."""
+    yield from _check_model("sprites model", WEIGHTS_FOLDER)
+    yield from _check_model("easyvqa model", PACKAGE / "easyvqa" / "weights")
+
+
+def _check_model(title: str, folder: Path) -> Iterator[Check]:
+    path, sums = folder / "model.safetensors", folder / "SHA256SUMS"
     if not path.is_file():
-        yield Check("sprites model", "model.safetensors is not installed", "missing")
+        yield Check(title, "model.safetensors is not installed", "missing")
         return
     if not sums.is_file():
-        yield Check("sprites model", f"{size(path.stat().st_size)}, no checksums", "note")
+        yield Check(title, f"{size(path.stat().st_size)}, no checksums", "note")
         return
     for line in sums.read_text(encoding="utf-8").splitlines():
         wanted, name = line.split(maxsplit=1)
-        if not (WEIGHTS_FOLDER / name).is_file():
-            yield Check("sprites model", f"{name} is not installed", "missing")
-        elif hashlib.sha256((WEIGHTS_FOLDER / name).read_bytes()).hexdigest() != wanted:
-            yield Check("sprites model", f"{name} does not have its checksum", "missing")
-    yield Check("sprites model", f"{size(path.stat().st_size)}, checksums compared")
+        if not (folder / name).is_file():
+            yield Check(title, f"{name} is not installed", "missing")
+        elif hashlib.sha256((folder / name).read_bytes()).hexdigest() != wanted:
+            yield Check(title, f"{name} does not have its checksum", "missing")
+    yield Check(title, f"{size(path.stat().st_size)}, checksums compared")
 
 
 def check_presets() -> Iterator[Check]:

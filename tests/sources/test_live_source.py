@@ -93,13 +93,15 @@ def test_pauses_double_up_to_a_bound_with_jitter_and_begin_again() -> None:
 
 def test_a_slow_consumer_gets_the_newest_frame_and_the_rest_is_counted() -> None:
     clock = StepClock()
-    gate = threading.Event()
-    script = Script([Picture(0), gate.wait, *(Picture(i) for i in range(1, 10))], clock, hangs=True)
+    gate, done = threading.Event(), threading.Event()
+    steps = [Picture(0), gate.wait, *(Picture(i) for i in range(1, 10)), done.set]
+    script = Script(steps, clock, hangs=True)
     source = LiveSource("yard", SourceConfig(), connect=Scripts(script), clock=clock)
     frames = iter(source)
     assert next(frames).index == 0
     gate.set()
-    wait_until(lambda: source.health().num_frames == 10)
+    assert done.wait(5.0)  # pictures are counted before they are handed over
+    assert source.health().num_frames == 10
     clock.now_s += 3.0
     newest = next(frames)
     assert (newest.index, read_barcode(newest.image)) == (9, 9)
