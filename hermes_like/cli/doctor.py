@@ -90,11 +90,15 @@ def check_packages() -> Iterator[Check]:
         yield Check("packages", "hermes-like is not installed; run pip install -e .", "note")
         return
     requirements = list(map(Requirement, declared))
-    # Other extras may take in those of the developers.
-    only_dev = {r.name for r in requirements if _extra_of(r) == "dev"}
+    names: dict[str | None, set[str]] = {}
+    for requirement in requirements:
+        names.setdefault(_extra_of(requirement), set()).add(requirement.name)
+    dev = names.get("dev", set())
     for requirement in requirements:
         extra = _extra_of(requirement)
-        if extra is not None and (extra == "all" or requirement.name in only_dev):
+        # An extra that takes in everything of the developers' is told by what it adds.
+        is_repeated = requirement.name in dev and dev < names[extra]
+        if extra in ("dev", "all") or is_repeated:
             continue
         if requirement.marker and not requirement.marker.evaluate({"extra": extra or ""}):
             yield Check(requirement.name, "has no wheel for this machine; not needed", "note")

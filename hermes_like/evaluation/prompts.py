@@ -14,7 +14,7 @@ from hermes_like.evaluation.base import Dataset, Question, first_asked_s
 from hermes_like.evaluation.fields import letter_of
 
 #: Goes up with every change of the words below: results with other words are other results.
-PROMPTS_VERSION: Final = 1
+PROMPTS_VERSION: Final = 2
 
 _LETTER_ONLY = "Respond with only the letter ({letters}) of the correct option."
 _DIRECTLY = "Answer with the option's letter from the given choices directly."

@@ -5,7 +5,6 @@ Knows sessions and folders. Knows no dataset.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -59,17 +58,17 @@ def on_disk(scratch: Path) -> MakeSession:
             finally:
                 session.close(save=False)
         finally:
-            _destroy(folder)
+            if folder.exists():  # else the session was refused before
+                _destroy(folder)
 
     return make
 
 
 def _destroy(folder: Path) -> None:
     """Remove a folder of ours; whatever hinders it is no reason to lose a run."""
-    with contextlib.suppress(MemoryLockedError):
-        try:
-            destroy_memory(folder)
-        except MemoryLockedError:
-            raise
-        except StorageError as error:
-            logger.warning("%s", error)
+    try:
+        destroy_memory(folder)
+    except MemoryLockedError:
+        return  # a run that is going on
+    except StorageError as error:
+        logger.warning("%s", error)
