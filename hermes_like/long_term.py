@@ -142,8 +142,8 @@ class LongTermMemory:
         self._reserve()
 
     def _reserve(self) -> None:
-        """Count what index and timeline take against the cap of the host."""
-        num_bytes = self.index.num_bytes + self.timeline.num_bytes
+        """Count what index, timeline and tables take against the cap of the host."""
+        num_bytes = self.index.num_bytes + self.timeline.num_bytes + self.chain.table_bytes
         if self.chain.reserve_host(num_bytes - self._reserved_bytes):
             self._reserved_bytes = num_bytes
 

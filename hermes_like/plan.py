@@ -16,7 +16,10 @@ from hermes_like.errors import ConfigError
 from hermes_like.registry import unknown_name
 from hermes_like.tiers import layout
 from hermes_like.tiers.base import SegmentHead
+from hermes_like.tiers.catalog import KNOWN_BYTES
 from hermes_like.tiers.host import BLOB_BYTES, head_cost
+from hermes_like.tiers.log import ENTRY_BYTES
+from hermes_like.timeline import FRAME_TIME_BYTES, SEGMENT_OVERHEAD_BYTES
 
 HOUR_S, DAY_S, YEAR_S = 3600.0, 86400.0, 365.25 * 86400.0
 #: Bits of keys (one scale per channel and block) and of values (one scale per token and group of
@@ -31,8 +34,8 @@ SCALE_BYTES = 8
 BLOCK_HEADER_BYTES = 64
 #: Keys as they are, keys rotated, values.
 DEVICE_TENSORS = 3
-#: What the index keeps of a vector beside its numbers: an id, and a node of the map back from it.
-INDEX_ROW_BYTES = 48
+#: What the index keeps of a row beside its vectors: an id, a frame, and when it starts and ends.
+INDEX_ROW_BYTES = 32
 CONTENT_KEY_BYTES = 32
 
 
@@ -110,9 +113,9 @@ class Plan:
         codec: How segments are stored.
         segment_s: Seconds of stream in a segment.
         device_bytes: Most bytes of one stream's cache.
-        index_bytes: RAM for the vectors of all that one stream can find; they count against the cap
-            of the host, and the tier ``host`` has what they leave.
-        head_bytes: RAM for the heads of the same, beside that cap.
+        index_bytes: RAM for the vectors of all that one stream can find.
+        table_bytes: RAM for the tables that say when and where each of these segments is. Both count
+            against the cap of the host, and the tier ``host`` has what they leave.
         tiers: Of one stream: ``host``, ``disk``, ``keyframes``.
         cameras: Streams.
         days: How long.
@@ -129,7 +132,7 @@ class Plan:
     segment_s: float
     device_bytes: int
     index_bytes: int
-    head_bytes: int
+    table_bytes: int
     tiers: dict[str, TierPlan]
     cameras: int
     days: float
@@ -171,7 +174,10 @@ def example_head(config: HermesConfig, shape: ModelShape) -> SegmentHead:
         frame_walls_s=(0.0,) * frames,
         tokens_per_frame=shape.tokens_per_frame,
         token_cells=np.arange(tokens, dtype=np.uint32),
-        vectors=np.zeros((frames, len(config.retrieval.heads), shape.head_dim), np.float32),
+        vectors=np.zeros(
+            (_rows_per_segment(config, shape), len(config.retrieval.heads), shape.head_dim),
+            np.float32,
+        ),
         content_key=bytes(CONTENT_KEY_BYTES),
     )
 
@@ -226,8 +232,9 @@ def make_plan(
     pictures = disk_pictures_bytes(config, shape, assumptions.picture_bytes), pictures_cap
     most = max(cap // size for size, cap in (disk, pictures))
     findable = min(most, round(days_s / segment_s))
-    index_bytes = findable * _index_bytes_per_segment(config, shape)
-    host = host_segment_bytes(config, shape), max(0, store.host_bytes - index_bytes)
+    index_bytes, table_bytes = index_cost(config, shape, findable), table_cost(config, findable)
+    left_bytes = max(0, store.host_bytes - index_bytes - table_bytes)
+    host = host_segment_bytes(config, shape), left_bytes
     tokens = config.memory.segment_frames * shape.tokens_per_frame
     tiers = {
         name: _plan_tier(size, cap, tokens, segment_s, days_s)
@@ -249,7 +256,7 @@ def make_plan(
         segment_s=segment_s,
         device_bytes=device_bytes,
         index_bytes=index_bytes,
-        head_bytes=findable * head_cost(example_head(config, shape)),
+        table_bytes=table_bytes,
         tiers=tiers,
         cameras=cameras,
         days=days,
@@ -283,9 +290,27 @@ def _device_bytes(config: HermesConfig, shape: ModelShape) -> int:
     return config.memory.device_tokens * shape.kv_bytes_per_token // 2 * DEVICE_TENSORS
 
 
-def _index_bytes_per_segment(config: HermesConfig, shape: ModelShape) -> int:
-    rows = config.memory.segment_frames * len(config.retrieval.heads)
-    return rows * (shape.head_dim * 4 + INDEX_ROW_BYTES)
+def index_cost(config: HermesConfig, shape: ModelShape, num_segments: int) -> int:
+    """What the index of so many segments takes: its arrays have grown by doubling."""
+    num_heads = len(config.retrieval.heads)
+    if not num_segments or not num_heads:
+        return 0
+    row_bytes = num_heads * shape.head_dim * 4 + INDEX_ROW_BYTES
+    capacity = _rows_per_segment(config, shape) << (num_segments - 1).bit_length()
+    return capacity * row_bytes + num_heads * shape.head_dim * 8
+
+
+def table_cost(config: HermesConfig, num_segments: int) -> int:
+    """What the table of times, the catalog of the tiers and the tables of the disk take."""
+    store, frames = config.store, config.memory.segment_frames
+    records = 1 + bool(store.keyframes_per_segment)
+    per_segment = SEGMENT_OVERHEAD_BYTES + FRAME_TIME_BYTES * frames
+    return num_segments * (per_segment + KNOWN_BYTES + records * ENTRY_BYTES)
+
+
+def _rows_per_segment(config: HermesConfig, shape: ModelShape) -> int:
+    groups = min(config.retrieval.vectors_per_frame, shape.tokens_per_frame)
+    return config.memory.segment_frames * groups
 
 
 def _ttft_parts(

@@ -13,6 +13,8 @@ from hermes_like.tiers.base import SegmentHead
 
 #: Bytes of one segment in the table beside its times, by measurement.
 SEGMENT_OVERHEAD_BYTES = 360
+#: Bytes of the time of one frame there.
+FRAME_TIME_BYTES = 32
 #: A frame stands for at most this much stream time; what follows is a hole in the footage.
 MAX_FRAME_S = 10.0
 
@@ -97,7 +99,8 @@ class Timeline:
     @property
     def num_bytes(self) -> int:
         """About how much RAM the table takes."""
-        return SEGMENT_OVERHEAD_BYTES * len(self._segments) + 32 * self._num_frames
+        per_segment, per_frame = SEGMENT_OVERHEAD_BYTES, FRAME_TIME_BYTES
+        return per_segment * len(self._segments) + per_frame * self._num_frames
 
     def add(self, head: SegmentHead) -> None:
         """Note a segment; one that is there already is replaced."""

@@ -97,8 +97,8 @@ def _print(made: Plan, config: HermesConfig, console: Console) -> None:
     caps = ", ".join(f"{name} {size(total)}" for name, total in made.total_bytes.items())
     console.print(f"{streams}, caps together: {caps}")
     console.print(
-        f"RAM of each stream beside its segments: index {size(made.index_bytes)} (part of "
-        f"store.host_bytes), heads {size(made.head_bytes)}"
+        f"RAM of each stream beside its segments, part of store.host_bytes: index "
+        f"{size(made.index_bytes)}, tables {size(made.table_bytes)}"
     )
     console.print(
         f"disk writes: {made.disk_write_mb_s:.3g} MB/s, {made.disk_write_tb_year:.3g} TB per year"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,32 @@ from hermes_like.records import Tier as TierName
 FloatArray = npt.NDArray[np.float32]
 
 
+class Outline(Protocol):
+    """Which segment, and when: what a table of a whole day keeps of every one of them."""
+
+    @property
+    def segment_id(self) -> int:
+        """Running number in its stream."""
+
+    @property
+    def start_s(self) -> float:
+        """Stream time of its first frame."""
+
+    @property
+    def end_s(self) -> float:
+        """Stream time at which its last frame gives way to the next one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token of it is stored; thinning leaves some out."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentHead:
-    """What is known of a segment without its keys and values; small, and kept in RAM.
+    """What is known of a segment without its keys and values.
+
+    A few kilobytes, most of them vectors. Tiers in RAM keep it with the segment; a tier on a medium
+    keeps the :class:`Outline` and reads the rest when it is asked for.
 
     Attributes:
         segment_id: Running number in its stream, from 0.
@@ -59,6 +82,11 @@ class SegmentHead:
     def num_frames(self) -> int:
         """Frames of the segment."""
         return len(self.frame_times_s)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token of the segment is stored."""
+        return len(self.token_cells) == self.num_frames * self.tokens_per_frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +154,18 @@ class KeyframeStore(ABC):
     def get(self, segment_id: int) -> KeyframeRecord:
         """Return the pictures of a segment, verified. Raises like :meth:`Tier.get`."""
 
+    @property
+    def table_bytes(self) -> int:
+        """See :attr:`Tier.table_bytes`."""
+        return 0
+
+    @abstractmethod
+    def outlines(self) -> Sequence[Outline]:
+        """Which segments have pictures, by id; see :meth:`Tier.outlines`."""
+
     @abstractmethod
     def heads(self) -> Sequence[SegmentHead]:
-        """Heads of the segments with pictures, by segment id."""
+        """Heads of the segments with pictures, by segment id; see :meth:`Tier.heads`."""
 
     @abstractmethod
     def remove(self, segment_ids: Collection[int]) -> None:
@@ -189,9 +226,24 @@ class Tier(ABC):
             SegmentUnavailableError: It is not there or cannot be trusted; never wrong bytes.
         """
 
+    @property
+    def table_bytes(self) -> int:
+        """RAM that the tier takes to know where its segments are, about; 0 for a tier in RAM, which
+        counts that with its segments.
+        """
+        return 0
+
+    @abstractmethod
+    def outlines(self) -> Sequence[Outline]:
+        """Which segments are stored, by id. Never waits for a medium."""
+
     @abstractmethod
     def heads(self) -> Sequence[SegmentHead]:
-        """Heads of the stored segments, by segment id."""
+        """Heads of the stored segments, by segment id.
+
+        May read each of them from the medium. One that cannot be read is left out; :meth:`get`
+        finds out why.
+        """
 
     @abstractmethod
     def remove(self, segment_ids: Collection[int]) -> None:

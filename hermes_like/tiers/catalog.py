@@ -12,11 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from hermes_like.records import Tier as TierName
-from hermes_like.tiers.base import KeyframeStore, SegmentHead, Tier
+from hermes_like.tiers.base import KeyframeStore, Outline, Tier
 from hermes_like.tiers.chain_stats import Tally
 from hermes_like.tiers.host import HostTier
 
 logger = logging.getLogger(__name__)
+
+#: What one known segment takes in RAM, its place in the table included
+#: (``tests/tiers/test_tables.py`` compares it with what is really allocated).
+KNOWN_BYTES = 256
 
 
 @dataclass(slots=True)
@@ -75,18 +79,23 @@ class Catalog:
         """What is known of a segment."""
         return self._known.get(segment_id)
 
-    def add(self, head: SegmentHead) -> Known:
+    @property
+    def num_bytes(self) -> int:
+        """RAM that the table takes, about."""
+        return KNOWN_BYTES * len(self._known)
+
+    def add(self, outline: Outline) -> Known:
         """Make a segment known, if it is not."""
-        return self._known.setdefault(head.segment_id, Known(head.start_s, head.end_s))
+        return self._known.setdefault(outline.segment_id, Known(outline.start_s, outline.end_s))
 
     def learn(self, disk: Tier | None, keyframes: KeyframeStore | None) -> None:
         """Take over what the tiers hold already."""
-        for head in self._host.heads():
-            self.add(head)
-        for head in disk.heads() if disk is not None else ():
-            self.add(head).is_on_disk = True
-        for head in keyframes.heads() if keyframes is not None else ():
-            self.add(head).has_pictures = True
+        for outline in self._host.outlines():
+            self.add(outline)
+        for outline in disk.outlines() if disk is not None else ():
+            self.add(outline).is_on_disk = True
+        for outline in keyframes.outlines() if keyframes is not None else ():
+            self.add(outline).has_pictures = True
 
     def look_again(
         self, segment_ids: Iterable[int], disk: Tier | None, keyframes: KeyframeStore | None

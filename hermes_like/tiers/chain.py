@@ -232,7 +232,10 @@ class TierChain:
     # -- what is where ---------------------------------------------------------------------------
 
     def heads(self) -> list[SegmentHead]:
-        """Every segment that can be found, each once, by id; those of pictures alone included."""
+        """Every segment that can be found, each once, by id; those of pictures alone included.
+
+        The first call takes over what opening has read; later ones read from the disk.
+        """
         with self._changed:
             waiting = [job.payload.head for job in self._queue.jobs()]
         found = {head.segment_id: head for head in waiting}
@@ -241,6 +244,13 @@ class TierChain:
                 found.update({head.segment_id: head for head in store.heads()})
         with self._changed:
             return [found[i] for i in sorted(found) if self._catalog.where(i)]
+
+    @property
+    def table_bytes(self) -> int:
+        """RAM of the tables that say where every segment is, about."""
+        with self._changed:
+            stores = [store for store in (self._disk, self._keyframes) if store is not None]
+            return self._catalog.num_bytes + sum(store.table_bytes for store in stores)
 
     def where(self, segment_id: int) -> TierName | None:
         """The nearest tier that has a segment; ``source``: pictures alone; None: nowhere."""
@@ -430,7 +440,7 @@ class TierChain:
                     is_stored = store is not None and segment_id in store
                     assert is_there == is_stored, f"segment {segment_id}: {known}"
                 assert self._catalog.where(segment_id), f"segment {segment_id} is nowhere"
-            unknown = [head.segment_id for head in self._host.heads()]
+            unknown = [outline.segment_id for outline in self._host.outlines()]
             assert set(unknown) <= set(self._catalog.ids()), "host: unknown segments"
 
     def _refuse_when_closed(self) -> None:

@@ -10,11 +10,12 @@ from hermes_like.tiers.base import (
     Keyframe,
     KeyframeRecord,
     KeyframeStore,
+    Outline,
     SegmentHead,
     SegmentRecord,
     Tier,
 )
-from hermes_like.tiers.log import Log
+from hermes_like.tiers.log import ENTRY_BYTES, Log
 from hermes_like.tiers.shared import Shared
 
 
@@ -50,9 +51,18 @@ class DiskTier(Tier):
         head, parts = self._log.read(segment_id)
         return SegmentRecord(head, tuple(data for _, data in parts))
 
+    @property
+    def table_bytes(self) -> int:
+        """See :attr:`Tier.table_bytes`."""
+        return ENTRY_BYTES * len(self._log.entries)
+
+    def outlines(self) -> Sequence[Outline]:
+        """See :meth:`Tier.outlines`."""
+        return _outlines(self._shared, self._log)
+
     def heads(self) -> Sequence[SegmentHead]:
-        """Heads of the stored segments, by segment id."""
-        return _heads(self._shared, self._log)
+        """Heads of the stored segments; see :meth:`Tier.heads`."""
+        return self._log.heads()
 
     def remove(self, segment_ids: Collection[int]) -> None:
         """Overwrite segments in place; see :meth:`Tier.remove`.
@@ -105,9 +115,18 @@ class DiskKeyframes(KeyframeStore):
         head, parts = self._log.read(segment_id)
         return KeyframeRecord(head, tuple(Keyframe(frame, data) for frame, data in parts))
 
+    @property
+    def table_bytes(self) -> int:
+        """See :attr:`Tier.table_bytes`."""
+        return ENTRY_BYTES * len(self._log.entries)
+
+    def outlines(self) -> Sequence[Outline]:
+        """See :meth:`Tier.outlines`."""
+        return _outlines(self._shared, self._log)
+
     def heads(self) -> Sequence[SegmentHead]:
-        """Heads of the segments with pictures, by segment id."""
-        return _heads(self._shared, self._log)
+        """Heads of the segments with pictures; see :meth:`Tier.heads`."""
+        return self._log.heads()
 
     def remove(self, segment_ids: Collection[int]) -> None:
         """Overwrite pictures and heads in place; see :meth:`DiskTier.remove`."""
@@ -121,9 +140,9 @@ class DiskKeyframes(KeyframeStore):
         return segment_id in self._log.entries
 
 
-def _heads(shared: Shared, log: Log) -> list[SegmentHead]:
+def _outlines(shared: Shared, log: Log) -> list[Outline]:
     with shared.lock:
-        return [log.entries[segment_id].head for segment_id in sorted(log.entries)]
+        return [log.entries[segment_id] for segment_id in sorted(log.entries)]
 
 
 def flush(shared: Shared, logs: Sequence[Log]) -> None:

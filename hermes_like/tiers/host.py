@@ -22,6 +22,7 @@ from hermes_like.tiers.base import (
     Keyframe,
     KeyframeRecord,
     KeyframeStore,
+    Outline,
     SegmentHead,
     SegmentRecord,
     Tier,
@@ -202,6 +203,10 @@ class HostTier(Tier):
         with self._store.lock:
             self._store.reserved_bytes -= num_bytes
 
+    def outlines(self) -> Sequence[Outline]:
+        """See :class:`Tier`."""
+        return self._store.heads()
+
     def heads(self) -> Sequence[SegmentHead]:
         """See :class:`Tier`."""
         return self._store.heads()
@@ -250,6 +255,10 @@ class HostKeyframes(KeyframeStore):
     def get(self, segment_id: int) -> KeyframeRecord:
         """See :class:`KeyframeStore`; the order of eviction stays as it is."""
         return self._store.get(segment_id, is_use=False)
+
+    def outlines(self) -> Sequence[Outline]:
+        """See :class:`KeyframeStore`."""
+        return self._store.heads()
 
     def heads(self) -> Sequence[SegmentHead]:
         """See :class:`KeyframeStore`."""

@@ -26,9 +26,16 @@ Part = tuple[int, int, Buffer]
 _PLACE = struct.Struct("<HQIQ")
 
 
+#: What one entry takes in RAM, its numbers and its place in the table included
+#: (``tests/tiers/test_tables.py`` compares it with what is really allocated).
+ENTRY_BYTES = 384
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A record that is served. One object for each, because a day has tens of thousands.
+    """A record that is served; an :class:`~hermes_like.tiers.base.Outline` of its segment.
+
+    A day has tens of thousands, so it is small: the head of the segment stays on the medium.
 
     Attributes:
         sequence: Of the record.
@@ -36,7 +43,10 @@ class Entry:
         volume: Number of the volume.
         offset: Where it begins, in bytes.
         num_bytes: Its length.
-        head: What it says of its segment.
+        segment_id: Which segment.
+        start_s: Stream time of its first frame.
+        end_s: Stream time of its end.
+        is_whole: Whether every token of it is stored.
     """
 
     sequence: int
@@ -44,20 +54,25 @@ class Entry:
     volume: int
     offset: int
     num_bytes: int
-    head: SegmentHead
+    segment_id: int
+    start_s: float
+    end_s: float
+    is_whole: bool
 
     @classmethod
     def of(cls, row: Row, head: SegmentHead) -> Entry:
         """The record of a row."""
-        return cls(row.sequence, row.kind, row.volume, row.offset, row.num_bytes, head)
+        return cls(
+            row.sequence, row.kind, row.volume, row.offset, row.num_bytes,
+            row.segment_id, row.start_s, row.end_s, head.is_whole,
+        )  # fmt: skip
 
     @property
     def row(self) -> Row:
         """Its row, without the head as stored."""
-        head = self.head
         return Row(
             self.sequence, self.kind, self.volume, self.offset, self.num_bytes, LIVE,
-            head.segment_id, head.start_s, head.end_s, b"",
+            self.segment_id, self.start_s, self.end_s, b"",
         )  # fmt: skip
 
 
@@ -81,6 +96,7 @@ class Log:
         self.volumes: dict[int, Volume] = {}
         self.entries: dict[int, Entry] = {}
         self.stale: dict[int, Row] = {}
+        self._from_opening: dict[int, SegmentHead] = {}  # by sequence: heads that opening has read
         self._rewritten: int | None = None  # number of the volume for records stored again
         self._refused = (0, 0)  # bytes of the record that was refused last, and of its head
         self.header_bytes = layout.volume_header_bytes(shared.fingerprint.to_json().encode())
@@ -344,7 +360,7 @@ class Log:
 
     def _is_replaced(self, entry: Entry) -> bool:
         """Whether another thread has stored the segment anew while it was being read."""
-        return self.entries.get(entry.head.segment_id, entry) is not entry
+        return self.entries.get(entry.segment_id, entry) is not entry
 
     def _verified_header(self, view: memoryview, row: Row) -> RecordHeader:
         """The header of a record just read, which must be the one that was asked for."""
@@ -399,7 +415,7 @@ class Log:
             if self.entries.get(row.segment_id) is not entry:
                 shared.misses.counts["absent"] += 1
                 return SegmentUnavailableError(row.segment_id, "absent")
-            del self.entries[row.segment_id]
+            self._drop(row.segment_id)
             self.lose(row, reason)
             if not shared.is_read_only:
                 try:
@@ -415,6 +431,37 @@ class Log:
         """Count a record as lost and keep its place in mind."""
         self.stale[row.sequence] = row.without_head(DAMAGED)
         self.shared.misses.lose(Loss(self.content, row.segment_id, reason, row.start_s, row.end_s))
+
+    # What is there.
+
+    def serve(self, row: Row, head: SegmentHead) -> None:
+        """Let a record that was found while opening be the one of its segment."""
+        self.entries[row.segment_id] = Entry.of(row, head)
+        self._from_opening[row.sequence] = head
+
+    def clear(self) -> None:
+        """Forget everything that was found."""
+        self.entries.clear()
+        self.stale.clear()
+        self._from_opening.clear()
+
+    def heads(self) -> list[SegmentHead]:
+        """Heads of all segments, by id; those that cannot be read are left out.
+
+        What opening has read is handed over the first time and not kept; afterwards every head is
+        read from its volume.
+        """
+        with self.shared.lock:
+            at_hand, self._from_opening = self._from_opening, {}
+            entries = [self.entries[segment_id] for segment_id in sorted(self.entries)]
+            found = [at_hand.get(entry.sequence) or self._read_head(entry) for entry in entries]
+        return [head for head in found if head is not None]
+
+    def _read_head(self, entry: Entry) -> SegmentHead | None:
+        try:
+            return self.open_head(entry.segment_id, self.stored_head(entry.row))
+        except (LayoutError, ValueError):
+            return None
 
     # Erasing.
 
@@ -437,7 +484,7 @@ class Log:
             shared.manifest.intend_erasure(self.kind, ids)
             failpoints.hit("erase.after_intent")
             for segment_id in ids:
-                self.entries.pop(segment_id, None)
+                self._drop(segment_id)
                 shared.misses.recovered(self.content, segment_id)
             self._wipe(rows)
             failpoints.hit("erase.after_wipe")
@@ -448,6 +495,12 @@ class Log:
             if shared.manifest.contains_bytes(needles):
                 failpoints.hit("erase.before_rebuild")
                 shared.rebuild_manifest()
+
+    def _drop(self, segment_id: int) -> None:
+        """Stop serving a segment, and keep nothing of it."""
+        entry = self.entries.pop(segment_id, None)
+        if entry is not None:
+            self._from_opening.pop(entry.sequence, None)
 
     def _rows_of(self, segment_ids: Collection[int]) -> list[Row]:
         """Rows of segments, served or not, and of stretches that nobody knows."""
@@ -600,7 +653,7 @@ class Log:
         rows = [entry.row for entry in self.entries.values() if entry.volume == number]
         stale = [row for row in self.stale.values() if row.volume == number]
         for row in rows:
-            del self.entries[row.segment_id]
+            self._drop(row.segment_id)
         for row in stale:
             del self.stale[row.sequence]
             shared.misses.recovered(self.content, row.segment_id)

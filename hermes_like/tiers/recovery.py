@@ -17,7 +17,7 @@ from hermes_like.tiers import failpoints, layout
 from hermes_like.tiers.base import SegmentHead
 from hermes_like.tiers.layout import LayoutError, RecordHeader
 from hermes_like.tiers.ledger import allocated, io_error
-from hermes_like.tiers.log import Entry, Log
+from hermes_like.tiers.log import Log
 from hermes_like.tiers.manifest import (
     DAMAGED,
     ERASED,
@@ -51,6 +51,7 @@ class Recovery:
         self._removed: list[int] = []
         self._seen: set[int] = set()
         self._older: list[tuple[Log, Row]] = []
+        self._heads: dict[int, tuple[bytes, SegmentHead]] = {}
 
     def run(self) -> None:
         """Load everything; brings manifest and volumes in line unless read-only."""
@@ -75,8 +76,7 @@ class Recovery:
         self.shared.misses = Misses()
         self._added, self._removed, self._seen, self._older = [], [], set(), []
         for log in self.logs:
-            log.entries.clear()
-            log.stale.clear()
+            log.clear()
 
     def _load_and_write(self) -> None:
         rows = self._open_manifest()
@@ -191,12 +191,20 @@ class Recovery:
             self._lose(log, row)
             return
         try:
-            head = log.open_head(row.segment_id, row.head)
+            head = self._head_of(log, row)
         except (LayoutError, ValueError):
             log.stale[row.sequence] = row.without_head(DAMAGED)
             self._lose(log, row)
             return
         self._serve(log, row, head)
+
+    def _head_of(self, log: Log, row: Row) -> SegmentHead:
+        """The head of a row; a segment and its pictures have it twice, and it is read once."""
+        stored, head = self._heads.get(row.segment_id, (b"", None))
+        if head is None or stored != row.head:
+            head = log.open_head(row.segment_id, row.head)
+            self._heads[row.segment_id] = row.head, head
+        return head
 
     def _scan(self, log: Log, volume: Volume, start: int, *, is_deep: bool) -> None:
         """Read headers and heads from an offset on, and everything where ``is_deep``.
@@ -261,7 +269,7 @@ class Recovery:
             return
         if other is not None:
             self._older.append((log, other.row))
-        log.entries[row.segment_id] = Entry.of(row, head)
+        log.serve(row, head)
         self.shared.misses.recovered(log.content, row.segment_id)
 
     def _lose(self, log: Log, row: Row) -> None:

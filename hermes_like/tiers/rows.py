@@ -133,7 +133,7 @@ def read_rows(connection: sqlite3.Connection) -> list[Row]:
         raise ManifestDamaged("schema")
     # Three walks in step, since all tables are in the order of the sequence: quicker than a join.
     heads = {kind: connection.execute(_HEADS.format(kind)) for kind in (1, 2)}
-    rows = []
+    rows, seen = list[Row](), dict[int, bytes]()
     for digest, *columns in connection.execute(_RECORDS):
         try:
             sequence, kind, state = columns[0], columns[1], columns[5]
@@ -143,7 +143,9 @@ def read_rows(connection: sqlite3.Connection) -> list[Row]:
             raise ManifestDamaged(f"row: {error}") from error
         if xxh3_64_intdigest(packed) - 2**63 != digest:
             raise ManifestDamaged("row checksum")
-        columns.append(head)
+        # A segment and its pictures have the same head: one copy of it in RAM is enough.
+        same = seen.setdefault(columns[6], head)
+        columns.append(same if same == head else head)
         rows.append(Row(*columns))
     return rows
 

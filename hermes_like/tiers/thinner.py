@@ -58,13 +58,13 @@ class Thinner:
     ) -> None:
         self._disk, self._how = disk, how
         self._catalog, self._tally, self._lock = catalog, tally, lock
-        self._waiting = deque(head.segment_id for head in disk.heads() if is_whole(head))
+        self._waiting = deque(known.segment_id for known in disk.outlines() if known.is_whole)
         self._newest = self._waiting[-1] if self._waiting else -1
         self._current: int | None = None
 
     def note(self, head: SegmentHead) -> None:
         """A segment was written."""
-        if is_whole(head):
+        if head.is_whole:
             self._waiting.append(head.segment_id)
         self._newest = max(self._newest, head.segment_id)
 
@@ -114,8 +114,3 @@ class Thinner:
             return 0
         self._disk.rewrite(thinned)
         return record.num_bytes - thinned.num_bytes
-
-
-def is_whole(head: SegmentHead) -> bool:
-    """Whether every token of a segment is stored."""
-    return len(head.token_cells) == head.num_frames * head.tokens_per_frame

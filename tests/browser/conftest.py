@@ -31,9 +31,13 @@ FLAGS = (
 )
 #: The bundled model answers in two words; these answers are long enough to be left in the middle.
 LONG = ("memory.answer_tokens=512", "memory.device_tokens=1024", "answer.min_tokens=400")
-#: What the page's framework says where reading was broken off by loading the page again; excused on
-#: pages that were, and nowhere else.
-BROKEN_OFF = ("BodyStreamBuffer was aborted", "Connection errored out")
+#: What the page's framework says where reading was broken off by loading the page again (it aborts
+#: its own streams as a page is left); excused on pages that were, and nowhere else.
+BROKEN_OFF = (
+    "BodyStreamBuffer was aborted",
+    "Connection errored out",
+    "signal is aborted without reason",
+)
 #: Where pictures of the page go; looked at by people.
 SHOTS = Path(os.environ.get("HERMES_LIKE_SCREENSHOTS", "runs/browser"))
 
