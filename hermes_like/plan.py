@@ -114,8 +114,8 @@ class Plan:
         segment_s: Seconds of stream in a segment.
         device_bytes: Most bytes of one stream's cache.
         index_bytes: RAM for the vectors of all that one stream can find.
-        table_bytes: RAM for the tables that say when and where each of these segments is. Both count
-            against the cap of the host, and the tier ``host`` has what they leave.
+        table_bytes: RAM for the tables that say when and where each of these segments is. Both
+            count against the cap of the host, and the tier ``host`` has what they leave.
         tiers: Of one stream: ``host``, ``disk``, ``keyframes``.
         cameras: Streams.
         days: How long.

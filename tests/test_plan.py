@@ -113,7 +113,7 @@ def test_segments_and_pictures_take_what_was_planned(codec: str, tmp_path: Path)
 
 @pytest.mark.parametrize("count", [1, 5, 64, 65])
 def test_index_and_tables_take_what_was_planned(count: int, tmp_path: Path) -> None:
-    """Segments that are watched one after the other, in the index and the tables of a real chain."""
+    """Segments watched one after the other, in the index and the tables of a real chain."""
     store = StoreConfig(disk_bytes=32 * 2**20, keyframe_bytes=8 * 2**20, min_free_bytes=0)
     config = load_config("sprites").model_copy(update={"store": store})
     example = example_head(config, SPRITES)

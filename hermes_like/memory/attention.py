@@ -69,25 +69,34 @@ class AttentionProbe:
         self.mass[layer_index] = logits.softmax(-1).mean(0).to(self.home)
 
 
+class PassEnded(Exception):
+    """A probe has read all that the pass is made for; whoever began the pass expects this."""
+
+
 class QueryProbe(AttentionProbe):
     """Collects the un-rotated queries of all new tokens, and no attention.
 
     Args:
         layers: Decoder layers to read.
+        ends_pass: Whether to raise :class:`PassEnded` from the last of these layers, so that those
+            behind it are never computed.
 
     Attributes:
         queries: Layer to ``[heads, new tokens, head_dim]``.
     """
 
-    def __init__(self, layers: Collection[int]) -> None:
+    def __init__(self, layers: Collection[int], *, ends_pass: bool = False) -> None:
         super().__init__(heads={})
         self.layers = frozenset(layers)
+        self.ends_pass = ends_pass
         self.queries: dict[int, Tensor] = {}
 
     def add_raw(self, layer_index: int, query: Tensor) -> None:
         """Keep the queries of a chosen layer."""
         if layer_index in self.layers:
             self.queries[layer_index] = query[0].to(self.home)
+            if self.ends_pass and len(self.queries) == len(self.layers):
+                raise PassEnded
 
 
 def stream_attention(

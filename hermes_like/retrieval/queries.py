@@ -7,11 +7,12 @@ the same dot product as summing the scores of the group, in fewer dimensions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
 
-from hermes_like.memory.attention import QueryProbe
+from hermes_like.memory.attention import PassEnded, QueryProbe
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.retrieval.base import FloatArray
@@ -22,6 +23,8 @@ def question_queries(
     memory: DeviceMemory, cache: HierarchicalCache, prompt: Sequence[int], heads: Heads
 ) -> FloatArray:
     """Run a question behind what is resident, read its queries, forget it.
+
+    The pass ends in the last layer that has a retrieval head: what lies behind is not computed.
 
     Args:
         memory: The stream's memory, for its adapter and its positions.
@@ -38,9 +41,9 @@ def question_queries(
     adapter = memory.adapter
     if not heads or not prompt:
         return np.zeros((len(prompt), len(heads), adapter.dims.head_dim), np.float32)
-    probe = QueryProbe({layer for layer, _ in heads})
+    probe = QueryProbe({layer for layer, _ in heads}, ends_pass=True)
     embeds = torch.cat([adapter.video_end(), adapter.embed_text(prompt)])
-    with cache.fork() as twin:
+    with cache.fork() as twin, suppress(PassEnded):
         ids = -1 - twin.layers[0].length - torch.arange(embeds.shape[0], device=embeds.device)
         memory.extend(twin, embeds, ids, probe=probe)
     groups = adapter.dims.num_heads // adapter.dims.num_kv_heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from hermes_like.config import HermesConfig
 from hermes_like.memory.attention import AttentionProbe
+from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import KVBlock
 from hermes_like.models import ModelAdapter, load_model
 from hermes_like.presets import load_config
@@ -178,3 +180,25 @@ def test_tokens_may_come_in_any_order_but_none_may_miss() -> None:
         segment_vectors([torn], [(0, 1)], num_frames=2, tokens_per_frame=4)
     with pytest.raises(ValueError, match="expected 1 to 4"):
         segment_vectors([plain], [(0, 1)], num_frames=2, tokens_per_frame=4, groups=5)
+
+
+def test_layers_behind_the_last_retrieval_head_are_not_computed(
+    model: ModelAdapter,
+    watched: tuple[StreamSession, list[Segment]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = watched[0].memory
+    prompt = model.question_ids(QUESTION, is_first=True)
+    computed: list[int] = []
+    update = HierarchicalCache.update
+
+    def noting(self: HierarchicalCache, *args: Any, **kwargs: Any) -> Any:
+        computed.append(args[2])
+        return update(self, *args, **kwargs)
+
+    monkeypatch.setattr(HierarchicalCache, "update", noting)
+    early = question_queries(memory, memory.cache, prompt, HEADS[:2])
+    assert computed == list(range(HEADS[1][0] + 1))
+    whole = question_queries(memory, memory.cache, prompt, HEADS)
+    assert np.array_equal(early, whole[:, :2])
+    memory.check()

@@ -1,4 +1,4 @@
-"""What a memory of many segments keeps in RAM of each of them, and that heads are not part of it."""
+"""What a memory of many segments keeps in RAM of each of them; heads are not part of it."""
 
 from __future__ import annotations
 
