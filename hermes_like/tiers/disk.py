@@ -194,7 +194,7 @@ class DiskStore:
             try:
                 if not shared.is_read_only:
                     for log in self._logs:
-                        log.close()
+                        log.shelf.close()
                     shared.manifest.close()
             finally:
                 shared.is_closed = True
@@ -293,7 +293,7 @@ def open_disk(
             for volume in volumes:
                 if volume.kind == log.kind:
                     log.volumes[volume.number] = volume
-                    log.settle(volume)
+                    log.shelf.settle(volume)
         store = DiskStore(shared, logs, lock_fd)
         shared.logs = logs
         _bring_in_order(shared, logs)

@@ -153,7 +153,7 @@ def flush(shared: Shared, logs: Sequence[Log]) -> None:
             return
         try:
             for log in logs:
-                log.sync()
+                log.shelf.sync()
             shared.manifest.flush(is_checkpoint=True)
         except StorageError as error:
             shared.note_error(error)

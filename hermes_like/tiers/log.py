@@ -1,4 +1,4 @@
-"""The records of one kind: a row of volumes, of which the last one grows, and who lies where.
+"""The records of one kind: what lies where in a row of volumes, and what is done with it.
 
 Data goes first and the index after it, so that a crash loses the record being written and no other.
 What is read is verified against the record itself, never against the index alone.
@@ -16,11 +16,12 @@ from hermes_like.errors import SegmentUnavailableError, StorageError, TierFullEr
 from hermes_like.tiers import failpoints, layout
 from hermes_like.tiers.base import SegmentHead
 from hermes_like.tiers.layout import Buffer, LayoutError, RecordHeader
-from hermes_like.tiers.ledger import allocated, io_error
+from hermes_like.tiers.ledger import io_error
 from hermes_like.tiers.manifest import DAMAGED, ERASED, LIVE, Row
 from hermes_like.tiers.misses import Content, Loss
 from hermes_like.tiers.shared import Shared
-from hermes_like.tiers.volume import EXTENT_BYTES, Volume, sync_folder
+from hermes_like.tiers.shelf import Shelf
+from hermes_like.tiers.volume import Volume
 
 Part = tuple[int, int, Buffer]
 _PLACE = struct.Struct("<HQIQ")
@@ -85,33 +86,26 @@ class Log:
         volume_bytes: Size of a full volume.
 
     Attributes:
-        volumes: Number to volume, ascending.
+        shelf: The volumes, and which of them grows.
+        volumes: The same by number, ascending.
         entries: Segment to record.
         stale: Rows that are in a volume and not served: damaged, erased, unknown.
     """
 
     def __init__(self, shared: Shared, kind: int, volume_bytes: int) -> None:
-        self.shared, self.kind, self.volume_bytes = shared, kind, volume_bytes
+        self.shared, self.kind = shared, kind
         self.content: Content = "kv" if kind == layout.KV else "keyframes"
-        self.volumes: dict[int, Volume] = {}
+        self.shelf = Shelf(shared, kind, volume_bytes)
+        self.volumes = self.shelf.volumes
         self.entries: dict[int, Entry] = {}
         self.stale: dict[int, Row] = {}
         self._from_opening: dict[int, SegmentHead] = {}  # by sequence: heads that opening has read
-        self._rewritten: int | None = None  # number of the volume for records stored again
         self._refused = (0, 0)  # bytes of the record that was refused last, and of its head
-        self.header_bytes = layout.volume_header_bytes(shared.fingerprint.to_json().encode())
-        self.most_bytes = volume_bytes - self.header_bytes
 
     @property
     def is_keyframes(self) -> bool:
         """Whether the records count against the cap of pictures."""
         return self.kind == layout.KEYFRAMES
-
-    @property
-    def used_bytes(self) -> int:
-        """Claimed by the volumes."""
-        ledger = self.shared.ledger
-        return sum(ledger.entry(volume.path.name) for volume in list(self.volumes.values()))
 
     # Writing.
 
@@ -162,7 +156,7 @@ class Log:
         is_rewritten: bool,
     ) -> Row:
         shared, sealed_head = self.shared, bytes(sections[0][2])
-        volume = self._volume_for(num_bytes, is_rewritten=is_rewritten)
+        volume = self.shelf.volume_for(num_bytes, is_rewritten=is_rewritten)
         if self.is_keyframes:  # their eviction cannot make room in the manifest, which can wait
             shared.manifest.require_room()
         else:
@@ -182,7 +176,7 @@ class Log:
         except OSError as error:
             failure = io_error(error, volume.path.name)
             if not isinstance(failure, TierFullError):
-                self._abandon(volume)
+                self.shelf.abandon(volume)
             raise failure from error
         volume.commit(num_bytes)
         shared.next_sequence = sequence + 1
@@ -203,120 +197,6 @@ class Log:
     def _place(self, segment_id: int, kind: int, label: int) -> bytes:
         """What a sealed section is bound to."""
         return _PLACE.pack(self.kind, segment_id, kind, label) + self.shared.digest
-
-    @property
-    def active(self) -> Volume | None:
-        """The volume that grows with new segments."""
-        last = next((v for v in reversed(self.volumes.values()) if v is not self._rewriting), None)
-        return None if last is None or last.is_failed else last
-
-    @property
-    def _rewriting(self) -> Volume | None:
-        """The volume that grows with segments that are stored again."""
-        return None if self._rewritten is None else self.volumes.get(self._rewritten)
-
-    def _is_growing(self, volume: Volume) -> bool:
-        return volume is self.active or volume is self._rewriting
-
-    def _volume_for(self, num_bytes: int, *, is_rewritten: bool) -> Volume:
-        """A volume with room for a record, made if need be."""
-        if num_bytes > self.most_bytes:
-            raise TierFullError(
-                f"a record of {num_bytes} bytes does not fit a volume of {self.volume_bytes}; "
-                f"raise store.{'keyframe_bytes' if self.is_keyframes else 'disk_bytes'}"
-            )
-        volume = self._rewriting if is_rewritten else self.active
-        if volume is None or volume.is_failed or volume.end + num_bytes > volume.capacity:
-            fresh = self._new_volume(volume, num_bytes)
-            if is_rewritten:
-                self._rewritten = fresh.number
-            return fresh
-        if volume.end + num_bytes > volume.limit:
-            self._grow(volume)
-        return volume
-
-    def _grow(self, volume: Volume) -> None:
-        name, ledger = volume.path.name, self.shared.ledger
-        before = ledger.entry(name)
-        ledger.claim(name, volume.capacity + EXTENT_BYTES, is_keyframes=self.is_keyframes)
-        try:
-            volume.preallocate()
-        except OSError as error:
-            ledger.settle(name, before, is_keyframes=self.is_keyframes)
-            raise io_error(error, name) from error
-
-    def _new_volume_bytes(self, num_bytes: int) -> int:
-        """Size of the next volume, which must hold a record; pictures fill their cap to the brim.
-
-        What is refused for pictures then really is at their cap, so that nobody evicts keys and
-        values for them.
-        """
-        if not self.is_keyframes:
-            return self.volume_bytes
-        ledger = self.shared.ledger
-        left = ledger.cap_of(is_keyframes=True) - ledger.keyframe_bytes - EXTENT_BYTES
-        size = min(self.volume_bytes, left // layout.BLOCK_BYTES * layout.BLOCK_BYTES)
-        return size if size >= num_bytes + self.header_bytes else self.volume_bytes
-
-    def _new_volume(self, full: Volume | None, num_bytes: int) -> Volume:
-        shared, number = self.shared, self.shared.next_volume
-        size = self._new_volume_bytes(num_bytes)
-        name = Volume.path_of(shared.folder, self.kind, number).name
-        text = shared.fingerprint.to_json().encode()
-        check = bytes(16)
-        if shared.cipher is not None:
-            check = shared.cipher.check_value(struct.pack("<Q", number) + shared.digest)
-        header = layout.VolumeHeader(
-            self.kind, number, self.header_bytes, shared.digest, shared.key_id,
-            check, text,
-        )  # fmt: skip
-        ledger = shared.ledger
-        ledger.claim(name, size + EXTENT_BYTES, is_keyframes=self.is_keyframes)
-        try:
-            volume = Volume.create(shared.folder, header, size)
-            if shared.is_durable:
-                sync_folder(shared.folder)
-        except OSError as error:
-            Volume.path_of(shared.folder, self.kind, number).unlink(missing_ok=True)
-            ledger.drop(name)
-            raise io_error(error, name) from error
-        shared.next_volume = number + 1
-        self.volumes[number] = volume
-        if full is not None and not full.is_failed:
-            self._seal(full)
-        shared.ensure_ballast()
-        return volume
-
-    def _seal(self, volume: Volume) -> None:
-        """Bring a full volume to the medium and give back its unused end."""
-        failpoints.hit("volume.before_seal")
-        try:
-            if self.shared.is_durable:
-                volume.sync()
-            volume.trim()
-        except OSError as error:
-            volume.is_failed = True
-            self.shared.note_error(io_error(error, volume.path.name))
-        volume.release()
-        self.settle(volume)
-        failpoints.hit("volume.after_seal")
-
-    def _abandon(self, volume: Volume) -> None:
-        """Never write to a volume again; what it holds is still served, after verification."""
-        volume.is_failed = True
-        try:
-            volume.trim()
-        except OSError as error:
-            self.shared.note_error(io_error(error, volume.path.name))
-        volume.release()
-        self.settle(volume)
-
-    def settle(self, volume: Volume) -> None:
-        """Account a volume by its allocated blocks, or by its bound while it may grow."""
-        size = allocated(volume.path)
-        if volume.limit > volume.end:
-            size = max(size, volume.limit + EXTENT_BYTES)
-        self.shared.ledger.settle(volume.path.name, size, is_keyframes=self.is_keyframes)
 
     # Reading.
 
@@ -552,18 +432,8 @@ class Log:
         for row in rows:
             by_volume.setdefault(row.volume, []).append(row)
         for number, wiped in by_volume.items():
-            volume = self.volumes[number]
-            try:
-                for row in wiped:
-                    volume.blank(row.offset, row.num_bytes, max(row.sequence, 0))
-                volume.give_back([(row.offset, row.num_bytes) for row in wiped])
-            except OSError as error:
-                failure = StorageError(f"{volume.path.name}: erasing failed: {error}")
-                self.shared.note_error(failure)
-                raise failure from error
-            if not self._is_growing(volume):
-                volume.release()
-            self.settle(volume)
+            stretches = [(row.offset, row.num_bytes, max(row.sequence, 0)) for row in wiped]
+            self.shelf.wipe(self.volumes[number], stretches)
 
     def bury(self, rows: Sequence[Row]) -> None:
         """Overwrite records that newer ones have replaced."""
@@ -584,7 +454,7 @@ class Log:
         held = {entry.volume for entry in self.entries.values()}
         held |= {row.volume for row in self.stale.values() if row.state != ERASED}
         for number in set(numbers) - held:
-            if not self._is_growing(self.volumes[number]):
+            if not self.shelf.is_growing(self.volumes[number]):
                 self.drop_volume(self.volumes[number])
 
     # Evicting.
@@ -593,19 +463,15 @@ class Log:
         """Find out, after opening, whether the last volume grew with segments stored again."""
         last = next(reversed(self.volumes), None)
         newest = self.entries[max(self.entries)].volume if self.entries else last
-        self._rewritten = None if newest == last else last
+        self.shelf.rewritten = None if newest == last else last
 
     def refusal(self, num_bytes: int, head_bytes: int) -> str | None:
         """Why a record of so many bytes cannot be appended now; None where it can."""
-        ledger, growth = self.shared.ledger, self._new_volume_bytes(num_bytes) + EXTENT_BYTES
-        volume = self.active
-        if volume is not None and volume.end + num_bytes <= volume.capacity:
-            growth = volume.capacity + EXTENT_BYTES - ledger.entry(volume.path.name)
-            growth = 0 if volume.end + num_bytes <= volume.limit else growth
+        ledger, growth = self.shared.ledger, self.shelf.growth_for(num_bytes)
         if self.is_keyframes:
-            return ledger.refusal(growth, is_keyframes=True) if growth > 0 else None
+            return ledger.refusal(growth, is_keyframes=True) if growth else None
         needs_free_space = growth > 0
-        growth = max(growth, 0) + self.shared.manifest.growth(head_bytes)
+        growth += self.shared.manifest.growth(head_bytes)
         return ledger.refusal(growth, needs_free_space=needs_free_space) if growth else None
 
     def evict(self, num_bytes: int) -> list[int]:
@@ -622,7 +488,7 @@ class Log:
             return gone
         refused_bytes, head_bytes = self._refused
         record_bytes = layout.aligned(max(num_bytes + num_bytes // 8 + 16384, refused_bytes))
-        record_bytes = min(record_bytes, self.most_bytes)
+        record_bytes = min(record_bytes, self.shelf.most_bytes)
         with shared.lock:
             shared.require_open(for_writing=True)
             while self.volumes and (
@@ -643,13 +509,7 @@ class Log:
     def drop_volume(self, volume: Volume) -> list[int]:
         """Unlink a volume, then forget its rows; returns the segments that were in it."""
         shared, number = self.shared, volume.number
-        try:
-            volume.unlink()
-        except OSError as error:
-            raise io_error(error, volume.path.name) from error
-        failpoints.hit("evict.after_unlink")
-        shared.ledger.drop(volume.path.name)
-        del self.volumes[number]
+        self.shelf.unlink(volume)
         rows = [entry.row for entry in self.entries.values() if entry.volume == number]
         stale = [row for row in self.stale.values() if row.volume == number]
         for row in rows:
@@ -663,23 +523,6 @@ class Log:
             shared.note_error(error)
         failpoints.hit("evict.after_rows")
         return sorted(row.segment_id for row in rows)
-
-    # Syncing and closing.
-
-    def sync(self) -> None:
-        """Force all volumes to the medium. Raises :class:`StorageError`."""
-        for volume in list(self.volumes.values()):
-            try:
-                volume.sync()
-            except OSError as error:
-                raise io_error(error, volume.path.name) from error
-
-    def close(self) -> None:
-        """Trim and close all volumes."""
-        for volume in self.volumes.values():
-            if volume.limit > volume.end:
-                self._seal(volume)
-            volume.release()
 
 
 class _ForeignError(Exception):

@@ -320,9 +320,9 @@ class Recovery:
             except OSError as error:
                 volume.is_failed = True
                 self.shared.note_error(io_error(error, volume.path.name))
-            volume.limit, volume.capacity = volume.end, log.volume_bytes
+            volume.limit, volume.capacity = volume.end, log.shelf.volume_bytes
             volume.release()
-            log.settle(volume)
+            log.shelf.settle(volume)
 
     def _insert(self, rows: Collection[Row]) -> None:
         """Index rows; where the cap leaves no room for them, the next open finds them again."""
