@@ -127,7 +127,14 @@ def share_text(cell: dict[str, object] | None) -> str:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Print a table that is wide enough for its content; returns it as Markdown."""
+    """Print a table that is wide enough for its content; returns it as Markdown.
+
+    Raises:
+        ValueError: A row has another number of cells than there are columns.
+    """
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(f"{title}: expected {len(columns)} cells, got {len(row)}: {row}")
     table = Table()
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)

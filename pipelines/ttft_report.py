@@ -112,8 +112,11 @@ def _print_bytes(lengths: Sequence[dict[str, Any]], search: dict[str, Any]) -> s
         "pictures / cap",
         "index",
         "RSS anon",
+        "the same less host",
+        "KV written per hour",
+        "search ms per 10^5",
+        "ingest fps",
     ]
-    columns += ["RSS anon", "KV written per hour", "search ms per 10^5", "ingest fps"]
     rows = []
     for one in lengths:
         size, tiers = one["bytes"], one["bytes"]["tiers"]
@@ -122,6 +125,7 @@ def _print_bytes(lengths: Sequence[dict[str, Any]], search: dict[str, Any]) -> s
             *(f"{_mib(tiers[n][0])} / {_mib(tiers[n][1])}" if n in tiers else "-"
               for n in ("host", "disk", "source")),
             _mib(size["index"]), _mib(size["rss_anon"]),
+            _mib(size["rss_anon"] - (tiers["host"][0] if "host" in tiers else 0)),
             _mib(size["written"] * HOUR_S / one["frames"]),
             f"{search[str(one['frames'])]}", f"{one['frames'] / max(1e-9, one['ingest_s']):.0f}",
         ])  # fmt: skip
