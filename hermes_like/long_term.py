@@ -32,6 +32,7 @@ from hermes_like.errors import (
     StorageError,
     TierFullError,
 )
+from hermes_like.freed import give_back
 from hermes_like.index import SegmentIndex
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.merge import ReturnedTokens
@@ -106,7 +107,8 @@ class LongTermMemory:
         self.index = SegmentIndex.build(
             known, num_heads=len(self.heads), head_dim=self.adapter.dims.head_dim
         )
-        self._reserved_bytes = 0
+        del known  # vectors are in the index now, and their RAM can be given back
+        self._reserved_bytes = self._index_bytes = 0
         self._reserve()
         self._codec = CODECS.get(config.store.codec)()
         #: Time zone of the stream, for wall times.
@@ -143,7 +145,11 @@ class LongTermMemory:
 
     def _reserve(self) -> None:
         """Count what index, timeline and tables take against the cap of the host."""
-        num_bytes = self.index.num_bytes + self.timeline.num_bytes + self.chain.table_bytes
+        index_bytes = self.index.num_bytes
+        if index_bytes > self._index_bytes + 2**20:  # it has moved to larger arrays
+            self._index_bytes = index_bytes
+            give_back()
+        num_bytes = index_bytes + self.timeline.num_bytes + self.chain.table_bytes
         if self.chain.reserve_host(num_bytes - self._reserved_bytes):
             self._reserved_bytes = num_bytes
 

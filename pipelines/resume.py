@@ -6,7 +6,7 @@ Watches a few minutes of sprites and writes their segments over and over, with t
 until the folder holds as many segments as the hours ask for; then opens it as an application would,
 twice over. First as after a kill: the state of the device is older than the newest segments, and as
 many of them are replayed as ever are (``store.checkpoint_segments``). Then as after a clean close.
-The bytes are those of real segments; only what they show repeats.
+The bytes are those of real segments and their pictures; only what they show repeats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hermes_like.records import Frame
 from hermes_like.session import StreamSession
 from hermes_like.sprites.render import render_frame
 from hermes_like.sprites.stories import draw_story
-from hermes_like.tiers.base import SegmentRecord
+from hermes_like.tiers.base import KeyframeRecord, SegmentRecord
 from pipelines.reporting import bundled_model, print_header
 
 SHOWN_FRAMES = 256
@@ -46,10 +46,13 @@ def fill(session: StreamSession, num_segments: int) -> None:
     long_term = session.long_term
     assert long_term is not None
     long_term.flush()
-    shown = [long_term.chain.get(head.segment_id)[0] for head in long_term.chain.heads()]
+    chain = long_term.chain
+    ids = [head.segment_id for head in chain.heads()]
+    shown = [(chain.get(segment_id)[0], chain.pictures(segment_id)) for segment_id in ids]
     for segment_id in range(len(shown), num_segments):
-        record = shown[segment_id % len(shown)]
-        long_term.chain.put(moved(record, segment_id))
+        record, pictures = shown[segment_id % len(shown)]
+        later = moved(record, segment_id)
+        chain.put(later, KeyframeRecord(later.head, pictures.images))
         if segment_id % 500 == 0:
             long_term.flush()
     long_term.flush()

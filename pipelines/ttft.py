@@ -247,9 +247,9 @@ def run(args: argparse.Namespace, config: Any) -> list[dict[str, Any]]:
                     session.observe(Frame(picture, index, float(index)))
                 ingest_s += time.perf_counter() - started_s
                 seen = length
-                asked = measure(watch, args.repeats)
+                taken = bytes_now(session)  # as it is while watching: asking empties the host
                 found.append({
-                    "frames": length, "asked": asked, "bytes": bytes_now(session),
+                    "frames": length, "asked": measure(watch, args.repeats), "bytes": taken,
                     "ingest_s": round(ingest_s, 1),
                 })  # fmt: skip
                 print(f"  {length} frames after {ingest_s:.0f} s of watching", flush=True)
