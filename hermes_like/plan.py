@@ -263,7 +263,7 @@ def make_plan(
         total_bytes={name: cameras * cap for name, cap in caps.items()},
         disk_write_mb_s=bytes_per_s / 1e6,
         disk_write_tb_year=bytes_per_s * YEAR_S / 1e12,
-        ttft_s=_ttft_parts(config, shape, host[0], index_bytes, assumptions),
+        ttft_s=_ttft_parts(config, shape, host[0], findable, assumptions),
         assumptions=assumptions,
     )
 
@@ -295,7 +295,7 @@ def index_cost(config: HermesConfig, shape: ModelShape, num_segments: int) -> in
     num_heads = len(config.retrieval.heads)
     if not num_segments or not num_heads:
         return 0
-    row_bytes = num_heads * shape.head_dim * 4 + INDEX_ROW_BYTES
+    row_bytes = _vector_bytes(config, shape) + INDEX_ROW_BYTES
     capacity = _rows_per_segment(config, shape) << (num_segments - 1).bit_length()
     return capacity * row_bytes + num_heads * shape.head_dim * 8
 
@@ -308,6 +308,11 @@ def table_cost(config: HermesConfig, num_segments: int) -> int:
     return num_segments * (per_segment + KNOWN_BYTES + records * ENTRY_BYTES)
 
 
+def _vector_bytes(config: HermesConfig, shape: ModelShape) -> int:
+    """Numbers of one row of the index, all retrieval heads together."""
+    return len(config.retrieval.heads) * shape.head_dim * 4
+
+
 def _rows_per_segment(config: HermesConfig, shape: ModelShape) -> int:
     groups = min(config.retrieval.vectors_per_frame, shape.tokens_per_frame)
     return config.memory.segment_frames * groups
@@ -317,15 +322,17 @@ def _ttft_parts(
     config: HermesConfig,
     shape: ModelShape,
     segment_bytes: int,
-    index_bytes: int,
+    findable: int,
     assumed: Assumptions,
 ) -> dict[str, float]:
     """The slowest case: every frame that is brought back lies in a segment of its own."""
     per_token_s = 1 / assumed.prefill_tokens_s
+    rows = findable * _rows_per_segment(config, shape)
+    searched_bytes = rows * _vector_bytes(config, shape)
     fetched = config.retrieval.max_frames * segment_bytes
     parts = {
         "pending_frames": config.memory.prefill_frames * shape.tokens_per_frame * per_token_s,
-        "search": index_bytes / (assumed.search_gb_s * 1e9),
+        "search": searched_bytes / (assumed.search_gb_s * 1e9),
         "disk_read": fetched / (assumed.disk_gb_s * 1e9),
         "copy_to_device": fetched / (assumed.link_gb_s * 1e9),
         "question": config.memory.question_tokens * per_token_s,

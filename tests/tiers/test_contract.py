@@ -138,8 +138,10 @@ def follow_a_dictionary(store: Store, make: Make, steps: int) -> None:
     assert not removed & set(model)
     heads = store.heads()
     assert [head.segment_id for head in heads] == sorted(model)
-    for head in heads:
+    for head, outline in zip(heads, store.outlines(), strict=True):
         assert same_heads(head, model[head.segment_id].head)
+        for name in ("segment_id", "start_s", "end_s", "is_whole"):
+            assert getattr(outline, name) == getattr(head, name)
     for segment_id, record in model.items():
         assert same(store.get(segment_id), record)
 

@@ -7,13 +7,10 @@ import threading
 import tracemalloc
 from pathlib import Path
 
-import pytest
-
-from hermes_like.tiers.base import KeyframeStore, Tier
 from hermes_like.tiers.catalog import Catalog
 from hermes_like.tiers.chain import TierChain
 from hermes_like.tiers.chain_stats import Tally
-from hermes_like.tiers.host import HostKeyframes, HostTier
+from hermes_like.tiers.host import HostTier
 from tests.tiers.disk_tools import MIB, open_small, volumes_of
 from tests.tiers.segments import make_head, make_pictures, make_segment, same_heads
 
@@ -94,27 +91,6 @@ def test_a_head_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
             file.write(bytes([data[at] ^ 1]))
         assert [head.segment_id for head in store.segments.heads()] == [0, 1, 3, 4]
         assert [known.segment_id for known in store.segments.outlines()] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("what", ["host", "pictures in RAM", "disk", "pictures on disk"])
-def test_outlines_say_what_heads_say(tmp_path: Path, what: str) -> None:
-    with open_small(tmp_path) as disk:
-        store: Tier | KeyframeStore = {
-            "host": HostTier(2**24),
-            "pictures in RAM": HostKeyframes(2**24),
-            "disk": disk.segments,
-            "pictures on disk": disk.keyframes,
-        }[what]
-        for i in (3, 1, 2):
-            if isinstance(store, KeyframeStore):
-                store.put(make_pictures(i))
-            else:
-                store.put(make_segment(i))
-        outlines = store.outlines()
-        assert [known.segment_id for known in outlines] == [1, 2, 3]
-        for known, head in zip(outlines, store.heads(), strict=True):
-            assert (known.start_s, known.end_s) == (head.start_s, head.end_s)
-            assert known.is_whole == head.is_whole
 
 
 def test_a_chain_counts_its_tables(tmp_path: Path) -> None:
