@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,15 @@ from hermes_like.card import GIB, STEP_TOKENS, Card, fit
 from hermes_like.cli import run
 from hermes_like.cli.plan_card import fit_cards
 from hermes_like.cli.plan_model import model_shape, random_twin
+from hermes_like.config import HermesConfig
 from hermes_like.errors import BudgetError, ModelNotFoundError
 from hermes_like.models import load_model
+from hermes_like.plan import Assumptions, ModelShape, make_plan, usual_picture_bytes
 from hermes_like.presets import header, load_config, preset_names, preset_path
 from hermes_like.session import StreamSession
 
+#: One line for each of them.
+TABLE = Path(__file__).parents[1] / "docs" / "models.md"
 #: Presets whose first comment has the arithmetic of three cards.
 NAMES = (
     "llava-onevision-0.5b",
@@ -94,6 +100,22 @@ def test_comments_of_presets_say_what_the_command_says(name: str) -> None:
         assert f"--gpu-gb 282 --reserve-gb 4): {both.device_tokens}" in text
         cards.append(both)
     assert any(card.device_tokens >= tokens for card in cards), "the preset fits on a card"
+    assert _table_row(name, config, shape, cards) in TABLE.read_text(encoding="utf-8")
+
+
+def _table_row(name: str, config: HermesConfig, shape: ModelShape, cards: Sequence[Card]) -> str:
+    """The line of docs/models.md about a preset."""
+    source = config.source.model_copy(update={"sample_fps": 1.0})
+    slow = config.model_copy(update={"source": source})
+    assumed = Assumptions(usual_picture_bytes(config))
+    tiers = make_plan(slow, shape, cameras=1, days=1, assumptions=assumed).tiers
+    cells = [
+        f"`{name}`", shape.tokens_per_frame, f"{cards[0].weight_bytes / 1e9:.1f}",
+        *(card.device_tokens or "-" for card in cards[:3]), shape.kv_bytes_per_token,
+        f"{tiers['disk'].bytes_per_hour / 1e9:.1f} GB",
+        f"{tiers['keyframes'].bytes_per_hour / 1e6:.0f} MB",
+    ]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |\n"
 
 
 @pytest.mark.parametrize("preset", preset_names())
