@@ -40,6 +40,12 @@ faiss.omp_set_num_threads(1)
 _CHUNK_ROWS = 1 << 15
 #: Segments copied at a time, so that those of a day pass through the processor's cache.
 _CHUNK_SEGMENTS = 256
+#: Multiplications of a product that OpenBLAS leaves to one core.
+ONE_CORE_PRODUCT = 1 << 18
+#: A product of fewer multiplications is cut into such parts. Shared among cores it is quicker only
+#: where nothing else runs: beside one busy process every share waits for its turn, which made a
+#: search ten times slower (``python -m pipelines.search_speed``).
+SHARED_PRODUCT = 1 << 27
 _NONE_FOUND: IntArray = np.zeros(0, np.int64)
 
 
@@ -66,9 +72,19 @@ class Scorer:
 
     def head(self, head: int, keys: FloatArray) -> FloatArray:
         """Scores of one head for ``[rows, head_dim]``; returns float32 ``[rows]``."""
-        scores: FloatArray = self.weights[:, head] @ keys.T
-        scores += self.offsets[:, head, None]
-        best: FloatArray = scores.max(axis=0)
+        weights = np.ascontiguousarray(self.weights[:, head])
+        per_part = max(1, ONE_CORE_PRODUCT // max(1, weights.size))
+        if weights.size * keys.shape[0] >= SHARED_PRODUCT:
+            per_part = max(1, keys.shape[0])
+        best = np.empty(keys.shape[0], np.float32)
+        whole = keys.shape[0] // per_part * per_part
+        for part in (slice(0, whole), slice(whole, None)):
+            rows = keys[part]
+            if rows.shape[0]:
+                parts = rows.reshape(-1, min(per_part, rows.shape[0]), rows.shape[1])
+                scores: FloatArray = weights @ parts.transpose(0, 2, 1)
+                scores += self.offsets[:, head, None]
+                best[part] = scores.max(axis=1).reshape(-1)
         return best
 
 

@@ -81,6 +81,21 @@ def test_scores_in_chunks_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch
     assert before.scores == pytest.approx(after.scores, abs=1e-5)
 
 
+@pytest.mark.parametrize("shared_product", [0, 1 << 27])
+@pytest.mark.parametrize("num_rows", [0, 1, 51, 52, 53, 1000])
+def test_products_in_parts_are_those_of_one_piece(
+    num_rows: int, shared_product: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes_like.index.ONE_CORE_PRODUCT", 52 * 5 * DIM)
+    monkeypatch.setattr("hermes_like.index.SHARED_PRODUCT", shared_product)
+    rng, score = np.random.default_rng(num_rows), scorer()
+    vectors = rng.standard_normal((num_rows, HEADS, DIM)).astype(np.float32)
+    for head in range(HEADS):
+        keys = vectors[:, head]  # strided, as resident frames are
+        wanted = (score.weights[:, head] @ keys.T + score.offsets[:, head, None]).max(axis=0)
+        assert score.head(head, keys) == pytest.approx(wanted, abs=1e-4)
+
+
 def test_mean_and_sample_are_those_of_all_rows() -> None:
     heads = [segment(i, groups=2) for i in range(20)]
     index = SegmentIndex(HEADS, DIM)
