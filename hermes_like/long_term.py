@@ -5,15 +5,11 @@ It puts codec, tiers and index together and knows nothing of questions, routes o
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +19,6 @@ from torch import Tensor
 from hermes_like.codec import CODECS, decode_layers, encode_layers
 from hermes_like.codec.base import KeyValues
 from hermes_like.codec.static_tokens import tokens_to_store
-from hermes_like.codec.thinning import thin_record
 from hermes_like.config import HermesConfig
 from hermes_like.errors import (
     CodecError,
@@ -39,14 +34,11 @@ from hermes_like.memory.merge import ReturnedTokens
 from hermes_like.memory.provenance import FrameRecord
 from hermes_like.memory.segment import Segment
 from hermes_like.memory.single import encode_alone
-from hermes_like.plan import block_bytes
 from hermes_like.records import Image, MissingSpan, Tier
-from hermes_like.retrieval.vectors import segment_vectors
-from hermes_like.tiers import Thinning, open_tiers
+from hermes_like.retrieval.vectors import segment_vectors, usable_heads
 from hermes_like.tiers.base import Keyframe, KeyframeRecord, SegmentHead, SegmentRecord
 from hermes_like.tiers.chain import TierChain
-from hermes_like.tiers.disk import DiskStore, open_disk
-from hermes_like.tiers.fingerprint import Fingerprint
+from hermes_like.tiers.disk import DiskStore
 from hermes_like.tiers.keyframes import decode_picture, encode_picture
 from hermes_like.timeline import Timeline
 
@@ -54,10 +46,6 @@ logger = logging.getLogger(__name__)
 
 #: Name of the session's state in the folder.
 STATE_NAME = "session"
-#: More than the head of a segment takes: times, cells and vectors.
-HEAD_ALLOWANCE_BYTES = 64 * 1024
-#: Likeness at which the step ``thin`` leaves tokens out where ``store.thin_threshold`` is null.
-THIN_AT_CAP = 0.9
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +87,7 @@ class LongTermMemory:
         self.memory, self.chain, self._disk = memory, chain, disk
         self.store, self.retrieval = config.store, config.retrieval
         self.adapter = memory.adapter
-        self.heads = usable_heads(config.retrieval.heads, memory)
+        self.heads = usable_heads(config.retrieval.heads, self.adapter.dims)
         self.groups = min(config.retrieval.vectors_per_frame, memory.tokens_per_frame)
         known = chain.heads()
         self.timeline = Timeline()
@@ -412,103 +400,6 @@ class LongTermMemory:
             name: (tier.used_bytes, tier.cap_bytes, tier.segments)
             for name, tier in stats.tiers.items()
         }
-
-
-def open_long_term(
-    memory: DeviceMemory, config: HermesConfig, folder: Path | str | None, key: bytes | None
-) -> LongTermMemory:
-    """Open the tiers of a stream and read what they know.
-
-    Args:
-        memory: The stream's memory on the device.
-        config: The whole configuration.
-        folder: Where the past is kept beyond the process; None: in RAM only.
-        key: For encryption at rest.
-
-    Raises:
-        ConfigError: A cap cannot hold what it must.
-        StorageError: The folder cannot be used.
-    """
-    told: list[LongTermMemory] = []
-
-    def on_evicted(segment_ids: Sequence[int]) -> None:
-        for long_term in told:
-            long_term.on_evicted(segment_ids)
-
-    disk = None
-    with no_collection():
-        if folder is not None and config.store.disk_bytes:
-            fingerprint = fingerprint_of(memory, config)
-            disk = open_disk(Path(folder), fingerprint=fingerprint, config=config.store, key=key)
-        chain = open_tiers(
-            config.store,
-            store=disk,
-            segment_bytes=segment_bytes(memory, config),
-            on_evicted=on_evicted,
-            thinning=Thinning(
-                partial(thin_record, threshold=config.store.thin_threshold or THIN_AT_CAP),
-                keep_whole=config.store.checkpoint_segments,
-            ),
-        )
-        long_term = LongTermMemory(memory, chain, config, disk)
-    told.append(long_term)
-    return long_term
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Put off Python's search for cycles while a memory is opened.
-
-    Reading the heads of a day makes many objects and no cycles, and the search would walk over all
-    that the process holds, several times, before the first frame or question.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def segment_bytes(memory: DeviceMemory, config: HermesConfig) -> int:
-    """Bytes of a stored segment by arithmetic: encoded blocks of all layers, and its head.
-
-    A block with numbers that cannot be quantised is stored raw and takes more; it then has to fit
-    into what is free.
-    """
-    dims = memory.adapter.dims
-    tokens = config.memory.segment_frames * dims.tokens_per_frame
-    itemsize = dims.dtype.itemsize
-    layer = block_bytes(config.store.codec, dims.num_kv_heads, tokens, dims.head_dim, itemsize)
-    return dims.num_layers * layer + HEAD_ALLOWANCE_BYTES
-
-
-def fingerprint_of(memory: DeviceMemory, config: HermesConfig) -> Fingerprint:
-    """What stored segments depend on."""
-    codec = CODECS.get(config.store.codec)
-    return Fingerprint.of(
-        format_version=1,
-        codec=codec.name,
-        codec_version=codec.version,
-        sample_fps=config.source.sample_fps,
-        retrieval_heads=[list(head) for head in usable_heads(config.retrieval.heads, memory)],
-        torch=torch.__version__,
-        device=memory.adapter.dims.device.type,
-        **memory.adapter.identity(),
-    )
-
-
-def usable_heads(
-    heads: Sequence[tuple[int, int]], memory: DeviceMemory
-) -> tuple[tuple[int, int], ...]:
-    """Retrieval heads that the model has; a preset made for another model names others."""
-    dims = memory.adapter.dims
-    return tuple(
-        (layer, head)
-        for layer, head in heads
-        if layer < dims.num_layers and head < dims.num_kv_heads
-    )
 
 
 def _tokens_of(head: SegmentHead, frames: Sequence[int]) -> tuple[Tensor, npt.NDArray[np.int64]]:

@@ -20,13 +20,14 @@ from hermes_like.answer import Answerer, AnswerStream
 from hermes_like.asking import Desk
 from hermes_like.config import HermesConfig
 from hermes_like.errors import SessionStateError, StorageError
-from hermes_like.long_term import LongTermMemory, no_collection, open_long_term
+from hermes_like.long_term import LongTermMemory
 from hermes_like.memory.cache import HierarchicalCache
 from hermes_like.memory.hierarchy import DeviceMemory
 from hermes_like.memory.provenance import FrameTable
 from hermes_like.memory.segment import Segment, chain_key
 from hermes_like.models.base import ModelAdapter
 from hermes_like.open_segment import OpenSegment
+from hermes_like.opening import no_collection, open_long_term
 from hermes_like.policies import POLICIES
 from hermes_like.records import Answer, Frame, Image, Route, SessionStats
 from hermes_like.resume import (

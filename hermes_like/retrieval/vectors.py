@@ -15,10 +15,20 @@ from torch import Tensor
 from hermes_like.memory import provenance
 from hermes_like.memory.cache import HierarchicalCache, LayerSlots
 from hermes_like.memory.hierarchy import KVBlock
+from hermes_like.models.base import ModelDims
 from hermes_like.retrieval.base import FloatArray, ResidentFrames
 
 #: ``(layer, KV head)`` pairs.
 Heads = Sequence[tuple[int, int]]
+
+
+def usable_heads(heads: Heads, dims: ModelDims) -> tuple[tuple[int, int], ...]:
+    """Retrieval heads that a model has; a preset made for another model names others."""
+    return tuple(
+        (layer, head)
+        for layer, head in heads
+        if layer < dims.num_layers and head < dims.num_kv_heads
+    )
 
 
 def segment_vectors(
