@@ -38,6 +38,7 @@ from hermes_like.records import Answer, AnswerStatus, MissingSpan, Route
 from hermes_like.resume import SessionState
 from hermes_like.retrieval.clock import StreamClock
 from hermes_like.retrieval.planner import Plan, plan_question
+from hermes_like.retrieval.queries import search_share
 from hermes_like.scan import Scanner
 
 #: Most spans that a scan lists.
@@ -100,6 +101,7 @@ class Desk:
         self.trouble: str | None = None
         self.pace = Pace()
         if long_term is not None:
+            self.pace = Pace(search_share(long_term.heads, self.model.dims.num_layers))
             self._consultant = Consultant(memory, long_term, config.retrieval, self.pace)
             self.scanner = Scanner(memory, long_term, config.retrieval)
 

@@ -226,7 +226,7 @@ class StoreConfig(Station):
     enabled: bool = Field(True, description="keep the past off the device; false: forget for good")
     codec: str = Field("int8", description="raw | int8 | k8v4 | int4 | ...")
     host_bytes: int = Field(
-        256 * 2**20, ge=0, description="cap in RAM: segments, vectors, staging and queues"
+        256 * 2**20, ge=0, description="cap in RAM: segments, vectors, tables, staging and queues"
     )
     disk_bytes: int = Field(
         4 * 2**30, ge=0, description="cap on disk, everything in the memory folder; 0: no disk"

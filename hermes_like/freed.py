@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import cast
 
 
 def give_back() -> bool:
@@ -23,7 +24,8 @@ def give_back() -> bool:
 @cache
 def _trim() -> Callable[[int], int] | None:
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        found = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
         return None
-    return found
+    found.argtypes, found.restype = [ctypes.c_size_t], ctypes.c_int
+    return cast(Callable[[int], int], found)

@@ -42,9 +42,10 @@ _CHUNK_ROWS = 1 << 15
 _CHUNK_SEGMENTS = 256
 #: Multiplications of a product that OpenBLAS leaves to one core.
 ONE_CORE_PRODUCT = 1 << 18
-#: A product of fewer multiplications is cut into such parts. Shared among cores it is quicker only
-#: where nothing else runs: beside one busy process every share waits for its turn, which made a
-#: search ten times slower (``python -m pipelines.search_speed``).
+#: A product of fewer multiplications is cut into such parts. Shared among cores it is hardly
+#: quicker where nothing else runs, and beside one busy process every share waits for its turn: the
+#: search took three times as long, and beside a long job of lower priority ten times and more
+#: (``python -m pipelines.search_speed``).
 SHARED_PRODUCT = 1 << 27
 _NONE_FOUND: IntArray = np.zeros(0, np.int64)
 

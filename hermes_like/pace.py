@@ -22,11 +22,15 @@ FALL = 0.25
 class Pace:
     """Running costs of the questions of one session. Calls may come from several threads.
 
-    Until something was measured, a question costs what its search does, which runs it once, and a
-    frame costs as much as a question.
+    Until something was measured, a question costs what its search would if that ran it through all
+    layers, and a frame costs as much as a question.
+
+    Args:
+        search_share: Share of the decoder's layers through which a search runs the question.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, search_share: float = 1.0) -> None:
+        self._search_share = search_share
         self._lock = threading.Lock()
         self._search_s = 0.0
         self._prefill_s = 0.0
@@ -40,7 +44,7 @@ class Pace:
     @property
     def prefill_s(self) -> float:
         """Seconds of the question's own pass behind all that was brought back."""
-        return self._prefill_s or self._search_s
+        return self._prefill_s or self._search_s / self._search_share
 
     def frame_s(self, tier: Tier) -> float:
         """Seconds of bringing one frame back: reading, decoding, merging."""

@@ -52,7 +52,9 @@ def fill(session: StreamSession, num_segments: int) -> None:
     for segment_id in range(len(shown), num_segments):
         record, pictures = shown[segment_id % len(shown)]
         later = moved(record, segment_id)
-        chain.put(later, KeyframeRecord(later.head, pictures.images))
+        by = later.head.first_frame - record.head.first_frame
+        images = tuple(replace(image, frame=image.frame + by) for image in pictures.images)
+        chain.put(later, KeyframeRecord(later.head, images))
         if segment_id % 500 == 0:
             long_term.flush()
     long_term.flush()

@@ -193,7 +193,7 @@ def empty_host(session: StreamSession) -> None:
     long_term.flush()
     host = long_term.chain.stats().tiers["host"]
     held = 0
-    step = host.cap_bytes - (long_term.index.num_bytes + long_term.timeline.num_bytes)
+    step = host.cap_bytes
     while step:
         if long_term.chain.reserve_host(step):
             held += step

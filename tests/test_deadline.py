@@ -11,6 +11,7 @@ import torch
 
 from hermes_like.pace import FALL, MARGIN, Pace
 from hermes_like.records import MissingSpan
+from hermes_like.retrieval.queries import search_share
 from hermes_like.session import StreamSession
 from tests.test_long_term import STAR_S, WALL, copied, frames, small, state
 from tests.test_long_term import sprites as sprites
@@ -166,6 +167,16 @@ def test_costs_that_were_never_measured_are_guessed_high() -> None:
     assert pace.frame_s("disk") == 2.0
     pace.note_frames(["source"], 7.0)
     assert pace.frame_s("disk") == 7.0
+
+
+def test_a_search_through_few_layers_says_what_all_of_them_take() -> None:
+    assert search_share([(1, 0), (0, 1)], 8) == 0.25
+    assert search_share([], 8) == 1.0
+    pace = Pace(0.25)
+    pace.note_search(2.0)
+    assert (pace.search_s, pace.prefill_s, pace.frame_s("disk")) == (2.0, 8.0, 8.0)
+    pace.note_prefill(3.0)
+    assert pace.prefill_s == 3.0
 
 
 def test_frames_of_several_tiers_share_what_they_took() -> None:

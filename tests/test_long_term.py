@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import torch
 
 from hermes_like.config import HermesConfig, MemoryConfig, RetrievalConfig, StoreConfig
 from hermes_like.errors import FingerprintError, SessionStateError, StorageError
+from hermes_like.index import SegmentIndex
 from hermes_like.models import load_model
 from hermes_like.records import Frame
 from hermes_like.session import StreamSession
@@ -92,6 +94,34 @@ def copied(folder: Path, to: Path) -> Path:
 def state(session: StreamSession) -> list[torch.Tensor]:
     layers = session.memory.cache.layers
     return [t.clone() for s in layers for t in (s.raw_keys, s.keys, s.values, s.positions, s.ids)]
+
+
+# -- in RAM ----------------------------------------------------------------------------------------
+
+
+def test_ram_beside_segments_counts_and_holes_of_the_index_are_given_back(
+    sprites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[bool] = []
+    monkeypatch.setattr("hermes_like.long_term.give_back", lambda: given_back.append(True))
+    with StreamSession(sprites, small(), folder=tmp_path / "cam") as session:
+        for frame in itertools.islice(frames(), 40):
+            session.observe(frame)
+        long_term = session.long_term
+        assert long_term is not None
+        long_term.flush()
+        tables = long_term.chain.table_bytes
+        assert tables > 0
+        long_term.erase([])  # counts anew, now that the writer is done
+        beside = long_term.index.num_bytes + long_term.timeline.num_bytes + tables
+        assert long_term._reserved_bytes == beside
+        assert long_term.chain.stats().tiers["host"].used_bytes > beside
+        assert not given_back, "a small index leaves small holes"
+        grown = long_term.index.num_bytes + 2**20 + 1
+        monkeypatch.setattr(SegmentIndex, "num_bytes", property(lambda _: grown))
+        long_term.erase([])
+        long_term.erase([])
+        assert given_back == [True], "once for each move to larger arrays"
 
 
 # -- found again -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hermes_like.cli.plan_model import model_shape, random_twin
 from hermes_like.config import HermesConfig
 from hermes_like.errors import BudgetError, ModelNotFoundError
 from hermes_like.models import load_model
-from hermes_like.plan import Assumptions, ModelShape, make_plan, usual_picture_bytes
+from hermes_like.plan import Assumptions, ModelShape, TierPlan, make_plan, usual_picture_bytes
 from hermes_like.presets import header, load_config, preset_names, preset_path
 from hermes_like.session import StreamSession
 
@@ -100,15 +100,21 @@ def test_comments_of_presets_say_what_the_command_says(name: str) -> None:
         assert f"--gpu-gb 282 --reserve-gb 4): {both.device_tokens}" in text
         cards.append(both)
     assert any(card.device_tokens >= tokens for card in cards), "the preset fits on a card"
+    disk, fps = _tiers(config, shape)["disk"], config.source.sample_fps
+    assert f"off the device is {disk.bytes_per_token:.0f} bytes in int8" in text
+    assert f"at {fps:g} frames a second {disk.bytes_per_hour / 1e9:.1f} GB" in text
     assert _table_row(name, config, shape, cards) in TABLE.read_text(encoding="utf-8")
+
+
+def _tiers(config: HermesConfig, shape: ModelShape) -> dict[str, TierPlan]:
+    assumed = Assumptions(usual_picture_bytes(config))
+    return make_plan(config, shape, cameras=1, days=1, assumptions=assumed).tiers
 
 
 def _table_row(name: str, config: HermesConfig, shape: ModelShape, cards: Sequence[Card]) -> str:
     """The line of docs/models.md about a preset."""
     source = config.source.model_copy(update={"sample_fps": 1.0})
-    slow = config.model_copy(update={"source": source})
-    assumed = Assumptions(usual_picture_bytes(config))
-    tiers = make_plan(slow, shape, cameras=1, days=1, assumptions=assumed).tiers
+    tiers = _tiers(config.model_copy(update={"source": source}), shape)
     cells = [
         f"`{name}`", shape.tokens_per_frame, f"{cards[0].weight_bytes / 1e9:.1f}",
         *(card.device_tokens or "-" for card in cards[:3]), shape.kv_bytes_per_token,

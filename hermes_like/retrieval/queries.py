@@ -19,6 +19,11 @@ from hermes_like.retrieval.base import FloatArray
 from hermes_like.retrieval.vectors import Heads
 
 
+def search_share(heads: Heads, num_layers: int) -> float:
+    """Share of the decoder's layers that :func:`question_queries` runs through."""
+    return (max(layer for layer, _ in heads) + 1) / num_layers if heads else 1.0
+
+
 def question_queries(
     memory: DeviceMemory, cache: HierarchicalCache, prompt: Sequence[int], heads: Heads
 ) -> FloatArray:

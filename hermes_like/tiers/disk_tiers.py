@@ -54,11 +54,11 @@ class DiskTier(Tier):
     @property
     def table_bytes(self) -> int:
         """See :attr:`Tier.table_bytes`."""
-        return ENTRY_BYTES * len(self._log.entries)
+        return _table_bytes(self._log)
 
     def outlines(self) -> Sequence[Outline]:
         """See :meth:`Tier.outlines`."""
-        return _outlines(self._shared, self._log)
+        return _outlines(self._log)
 
     def heads(self) -> Sequence[SegmentHead]:
         """Heads of the stored segments; see :meth:`Tier.heads`."""
@@ -118,11 +118,11 @@ class DiskKeyframes(KeyframeStore):
     @property
     def table_bytes(self) -> int:
         """See :attr:`Tier.table_bytes`."""
-        return ENTRY_BYTES * len(self._log.entries)
+        return _table_bytes(self._log)
 
     def outlines(self) -> Sequence[Outline]:
         """See :meth:`Tier.outlines`."""
-        return _outlines(self._shared, self._log)
+        return _outlines(self._log)
 
     def heads(self) -> Sequence[SegmentHead]:
         """Heads of the segments with pictures; see :meth:`Tier.heads`."""
@@ -140,9 +140,14 @@ class DiskKeyframes(KeyframeStore):
         return segment_id in self._log.entries
 
 
-def _outlines(shared: Shared, log: Log) -> list[Outline]:
-    with shared.lock:
-        return [log.entries[segment_id] for segment_id in sorted(log.entries)]
+def _outlines(log: Log) -> list[Outline]:
+    entries = log.entries.copy()  # in one step: the lock may be held while the disk works
+    return [entries[segment_id] for segment_id in sorted(entries)]
+
+
+def _table_bytes(log: Log) -> int:
+    """What is served, and what lies in a volume and is served no more."""
+    return ENTRY_BYTES * (len(log.entries) + len(log.stale))
 
 
 def flush(shared: Shared, logs: Sequence[Log]) -> None:

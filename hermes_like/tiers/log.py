@@ -105,7 +105,7 @@ class Log:
     @property
     def is_keyframes(self) -> bool:
         """Whether the records count against the cap of pictures."""
-        return self.kind == layout.KEYFRAMES
+        return self.shelf.is_keyframes
 
     # Writing.
 
@@ -136,7 +136,7 @@ class Log:
                 shared.note_error(error)
                 raise
             replaced = self._rows_of({head.segment_id})
-            self.entries[head.segment_id] = Entry.of(row, head)
+            self._serve(row, head)
             shared.misses.recovered(self.content, head.segment_id)
             shared.state = "ok"
             try:
@@ -316,8 +316,15 @@ class Log:
 
     def serve(self, row: Row, head: SegmentHead) -> None:
         """Let a record that was found while opening be the one of its segment."""
-        self.entries[row.segment_id] = Entry.of(row, head)
+        self._serve(row, head)
         self._from_opening[row.sequence] = head
+
+    def _serve(self, row: Row, head: SegmentHead) -> None:
+        """Let a record be the one of its segment; nothing is kept of the one before."""
+        before = self.entries.get(row.segment_id)
+        self.entries[row.segment_id] = Entry.of(row, head)
+        if before is not None:
+            self._from_opening.pop(before.sequence, None)
 
     def clear(self) -> None:
         """Forget everything that was found."""
@@ -333,15 +340,22 @@ class Log:
         """
         with self.shared.lock:
             at_hand, self._from_opening = self._from_opening, {}
-            entries = [self.entries[segment_id] for segment_id in sorted(self.entries)]
-            found = [at_hand.get(entry.sequence) or self._read_head(entry) for entry in entries]
+            segment_ids = sorted(self.entries)
+        found = [self._head_of(segment_id, at_hand) for segment_id in segment_ids]
         return [head for head in found if head is not None]
 
-    def _read_head(self, entry: Entry) -> SegmentHead | None:
-        try:
-            return self.open_head(entry.segment_id, self.stored_head(entry.row))
-        except (LayoutError, ValueError):
-            return None
+    def _head_of(self, segment_id: int, at_hand: dict[int, SegmentHead]) -> SegmentHead | None:
+        """One head; the lock is held for no longer, so that others can write in between."""
+        with self.shared.lock:
+            entry = self.entries.get(segment_id)
+            if entry is None:  # it went in the meantime
+                return None
+            if entry.sequence in at_hand:
+                return at_hand[entry.sequence]
+            try:
+                return self.open_head(segment_id, self.stored_head(entry.row))
+            except (LayoutError, ValueError):
+                return None
 
     # Erasing.
 

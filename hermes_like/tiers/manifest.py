@@ -212,8 +212,15 @@ class Manifest:
                 raise StorageError(f"{NAME}: {error}") from error
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """Write rows over those with the same sequence. Raises :class:`StorageError`."""
+        """Write rows over those with the same sequence, pending ones included.
+
+        Raises:
+            StorageError: The medium failed.
+        """
         values = list(rows)
+        # What waits may not be written later over what is known now: the record may be erased.
+        sequences = {row.sequence for row in values}
+        self._pending = [row for row in self._pending if row.sequence not in sequences]
         self._write(lambda c: insert_rows(c, values))
 
     def put_all(self, rows: Collection[Row]) -> None:

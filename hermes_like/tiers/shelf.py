@@ -25,6 +25,8 @@ class Shelf:
 
     Attributes:
         volumes: Number to volume, ascending.
+        volume_bytes: Size of a full volume.
+        header_bytes: What the header of a volume takes of it.
         rewritten: Number of the volume that grows with segments stored again; None: there is none.
         most_bytes: The largest record that fits.
     """

@@ -154,6 +154,7 @@ class WriteQueue:
             with self._changed:
                 self._settle(job, error)
             self._after()
+            del job, error  # neither may live on while this waits: the segment may be erased
 
     def _next(self) -> WriteJob | None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import threading
@@ -25,6 +26,8 @@ from hermes_like.records import Tier as TierName
 from hermes_like.tiers import TierChain, open_tiers
 from hermes_like.tiers.base import KeyframeRecord, SegmentRecord
 from hermes_like.tiers.host import HostKeyframes, HostTier, keyframe_cost, segment_cost
+from hermes_like.tiers.write_queue import WriteJob
+from tests.tiers.disk_tools import open_small
 from tests.tiers.segments import make_pictures, make_segment, same
 from tests.tiers.test_contract import open_folder
 
@@ -807,3 +810,20 @@ def test_a_folder_survives_a_restart(tmp_path: Path) -> None:
     assert same(again.pictures(3), make_pictures(3))
     again.check()
     again.close()
+
+
+def test_nothing_of_what_was_erased_lives_on_in_the_writer(tmp_path: Path) -> None:
+    """The thread waits for the next segment without the last one in its hands."""
+    store = open_small(tmp_path)
+    chain = TierChain(HostTier(2**24), store.segments, store.keyframes, on_close=store.close)
+    segment_id = 987_654  # no other test's
+    chain.put(make_segment(segment_id), make_pictures(segment_id))
+    chain.flush()
+    chain.remove([segment_id])
+
+    def left() -> list[str]:
+        jobs = [it for it in gc.get_objects() if isinstance(it, WriteJob)]
+        return [type(job.payload).__name__ for job in jobs if job.segment_id == segment_id]
+
+    wait_until(lambda: left() == [])
+    chain.close()

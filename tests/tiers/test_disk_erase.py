@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -145,3 +146,50 @@ def test_a_removed_blob_is_overwritten(tmp_path: Path) -> None:
         store.remove_blob("state")
         with handle:
             assert b"personal" not in handle.read()
+
+
+def test_pictures_whose_row_waits_for_room_do_not_come_back(tmp_path: Path) -> None:
+    """At the cap rows of pictures wait in RAM; one that is erased meanwhile is never written."""
+    with open_small(tmp_path) as store:
+        segment_id, names = 0, []
+        with contextlib.suppress(TierFullError):
+            while True:
+                store.segments.put(make_segment(segment_id))
+                segment_id += 1
+        for size in (2**16, 2**12, 2**9):  # the rest of the cap
+            with contextlib.suppress(TierFullError):
+                while True:
+                    store.put_blob(f"file{len(names)}", bytes(size))
+                    names.append(f"file{len(names)}")
+        for victim in range(1000, 1060):
+            store.keyframes.put(make_pictures(victim))
+        pending = [row.segment_id for row in store._shared.manifest._pending]
+        waiting = [segment_id for segment_id in pending if segment_id >= 1000]
+        assert waiting, "expected rows of pictures that wait"
+        victim = waiting[-1]
+        store.keyframes.remove([victim])
+        for name in names:
+            store.remove_blob(name)
+        assert store.segments.evict(10**6)
+        store.flush()
+        assert not store._shared.manifest._pending, "expected room again"
+        assert not contains(tmp_path, make_head(victim).vectors.tobytes()[:64])
+    with open_small(tmp_path) as store:
+        assert victim not in store.keyframes
+        assert waiting[0] in store.keyframes
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_heads_of_what_is_erased_leave_ram(tmp_path: Path, is_rewritten: bool) -> None:
+    """Those that opening has read and nobody has asked for yet."""
+    with open_small(tmp_path) as store:
+        for i in range(5):
+            store.segments.put(make_segment(i))
+    with open_small(tmp_path) as store:
+        log = store.segments._log
+        if is_rewritten:
+            store.segments.rewrite(make_segment(2, 10_000, version=1))
+        assert len(log._from_opening) == 5 - is_rewritten
+        store.segments.remove([2])
+        assert {head.segment_id for head in log._from_opening.values()} == {0, 1, 3, 4}
+        assert [head.segment_id for head in store.segments.heads()] == [0, 1, 3, 4]
