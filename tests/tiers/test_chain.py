@@ -822,7 +822,7 @@ def test_nothing_of_what_was_erased_lives_on_in_the_writer(tmp_path: Path) -> No
     chain.remove([segment_id])
 
     def left() -> list[str]:
-        jobs = [it for it in gc.get_objects() if isinstance(it, WriteJob)]
+        jobs = [it for it in gc.get_objects() if type(it) is WriteJob]
         return [type(job.payload).__name__ for job in jobs if job.segment_id == segment_id]
 
     wait_until(lambda: left() == [])
