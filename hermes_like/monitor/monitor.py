@@ -217,7 +217,8 @@ class Monitor:
             stream: Which one; None: all.
 
         Returns:
-            What was erased of each stream, in stream seconds; whole segments go.
+            What was erased of each stream, in stream seconds; whole segments go. Streams that had
+            not begun by then are left out.
 
         Raises:
             StorageError: A medium failed, and what it holds may still be there.
@@ -225,10 +226,10 @@ class Monitor:
         erased = {}
         for name in self._names(stream):
             session = self._engine.session(name)
-            start_s = 0.0 if since is None else self._stream_s(name, since)
+            start_s = 0.0 if since is None else max(0.0, self._stream_s(name, since))
             end_s = self._present_s(name) + 1.0 if until is None else self._stream_s(name, until)
             if end_s > start_s:
-                erased[name] = session.erase(max(0.0, start_s), end_s)
+                erased[name] = session.erase(start_s, end_s)
         return erased
 
     def set_enabled(self, name: str, is_enabled: bool) -> None:

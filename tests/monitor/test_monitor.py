@@ -224,6 +224,8 @@ def test_one_call_erases_a_span_or_a_stream(
         monitor.add_stream("yard", other.address())
         for name in ("gate", "yard"):
             wait_for_frames(monitor, name, 12)
+        before_they_began = monitor.erase(timedelta(hours=2), timedelta(hours=1))
+        assert before_they_began == {}
         erased = monitor.erase(until=timedelta(seconds=0.5))
         assert set(erased) == {"gate", "yard"}
         answer = monitor.ask(NOW, stream="gate", until=timedelta(seconds=1.0))
